@@ -1,0 +1,1 @@
+"""Learners. Each turns a batch into a gradient and knows no environment."""

@@ -1,0 +1,126 @@
+"""Every number of a training, in one frozen record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from clearning.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a training. The defaults are those of our all-horizon form on Dubins' car."""
+
+    env: str = "dubins-car"
+    """Environment: frozen-lake, mini-maze or dubins-car."""
+    env_options: dict[str, bool | int | float | str] = field(default_factory=dict)
+    """Options of the environment, as in `--env-options walls False turn_degrees 5`."""
+
+    # How long, and how much of it is random.
+    episodes: int = 1000
+    """Episodes in all, the random ones included."""
+    env_steps: int = 0
+    """Stop at this many environment steps even if episodes are left; 0 for no such limit."""
+    random_episodes: int = 15
+    """Episodes of random actions before the first update."""
+    parallel_envs: int = 1
+    """Episodes collected at once; updates follow for each of them."""
+    epsilon: float = 0.1
+    """Probability of a random action when collecting."""
+    epsilon_decay: float = 0.0
+    """When positive, n episodes in, epsilon is divided by 1 + n / epsilon_decay."""
+    alpha: float = 0.9
+    """The dial when collecting and evaluating: the smallest horizon with this share of the best probability."""
+    stop_at_success: bool = True
+    """End an episode when it reaches its goal."""
+
+    # The network.
+    form: Literal["all-horizons", "sampled-horizon"] = "all-horizons"
+    """All horizons as outputs (ours), or one sampled horizon as an input (the paper's)."""
+    max_horizon: int = 50
+    """H, the largest horizon."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers."""
+    layer_norm: bool = True
+    """Normalise each hidden layer before its ReLU."""
+    features: Literal["raw", "scaled", "relative", "one-hot"] = "relative"
+    """Inputs as they are, scaled to [-1, 1], with the goal's relative position, or one indicator per cell."""
+
+    # The updates.
+    updates_per_episode: int = 80
+    """Updates after each episode."""
+    batch_size: int = 256
+    """Transitions per update."""
+    learning_rate: float = 1e-3
+    """Adam's learning rate at the start."""
+    learning_rate_decay: Literal["constant", "cosine", "step"] = "cosine"
+    """How the rate falls: not at all, along a half cosine, or to a tenth after `decay_at` of the training."""
+    decay_at: float = 2 / 3
+    """When the "step" decay happens, as a fraction of the training."""
+    target_period: int = 0
+    """Copy the network to the target every so many updates; 0 to average it in at every update."""
+    target_rate: float = 0.01
+    """Rate of the averaged target."""
+    act_with: Literal["network", "average"] = "average"
+    """Which weights a trained agent acts with: the last ones, or the averaged target's."""
+
+    # Which transitions, which goals, which horizons.
+    choose: Literal["transition", "episode", "recent"] = "transition"
+    """Draw transitions uniformly, or episode first (uniformly or favouring recent ones)."""
+    goal_future: float = 0.56
+    """Share of goals achieved later in the same episode (hindsight)."""
+    goal_episode: float = 0.14
+    """Share of goals that the episode was after."""
+    goal_random: float = 0.3
+    """Share of goals drawn as the environment draws them."""
+    goal_nearby: float = 0.0
+    """Share of goals drawn among those within reach of a sampled horizon, whatever the episode (appendix F)."""
+    goal_tries: int = 2
+    """Draws of a goal before a pair whose goal is already reached is left out."""
+    rule_out: bool = False
+    """Set targets to 0 where the environment's distance shows that the goal is too far (appendix F)."""
+    skip_ruled_out: bool = False
+    """When acting, leave out horizons that the environment's distance rules out."""
+    kappa: float = 3.0
+    """Sampled horizons favour small ones early: p(h) ∝ h^(−κ(1 − n/N)); 0 is uniform."""
+    buffer_capacity: int = 200_000
+    """States kept for replay."""
+
+    # What is written, and when.
+    evaluate_every: int = 100
+    """Episodes between evaluations."""
+    checkpoint_every: int = 100
+    """Episodes between checkpoints."""
+
+    def __post_init__(self) -> None:
+        shares = (self.goal_future, self.goal_episode, self.goal_random, self.goal_nearby)
+        _require(all(0 <= p <= 1 for p in shares), "goal shares must lie in 0..1", shares)
+        _require(abs(sum(shares) - 1) < 1e-6, "the four goal shares must sum to 1", sum(shares))
+        _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
+        _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
+        _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
+        _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
+        for name in ("episodes", "parallel_envs", "max_horizon", "batch_size", "goal_tries"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
+        for name in ("evaluate_every", "checkpoint_every", "buffer_capacity"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
+        for name in ("env_steps", "random_episodes", "updates_per_episode", "target_period", "kappa"):
+            _require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
+        _require(all(w >= 1 for w in self.hidden), "hidden widths must be at least 1", self.hidden)
+
+
+def _require(holds: bool, rule: str, value: Any) -> None:
+    if not holds:
+        raise UsageError(f"Bad setting: {rule}, not {value}.")
+
+
+def config_from_dict(values: Mapping[str, Any]) -> Config:
+    """A config read back from JSON; unknown or missing entries are refused by name."""
+    known = {f.name for f in fields(Config)}
+    unknown, missing = sorted(set(values) - known), sorted(known - set(values))
+    if unknown or missing:
+        what = f"an unknown setting '{unknown[0]}'" if unknown else f"no setting '{missing[0]}'"
+        raise UsageError(f"The config has {what}; it was written by another version.")
+    values = dict(values)
+    values["hidden"] = tuple(values["hidden"])
+    return Config(**values)

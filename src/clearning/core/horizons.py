@@ -1,0 +1,53 @@
+"""Horizons: how training draws them, and how a policy picks one."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+# Below this, the largest probability over all horizons is noise and no horizon is better than another.
+NOISE_FLOOR = 1e-3
+
+
+def horizon_log_weights(horizons: int, kappa: Any, progress: Any) -> Array:
+    """Unnormalised log p(h) for h = 1..H: p(h) ∝ h^(−κ(1 − n/N)).
+
+    Section 4, "reachability-guided sampling", with the exponent's sign as its words say: small h first.
+    """
+    return -kappa * (1.0 - progress) * jnp.log(jnp.arange(1, horizons + 1))
+
+
+def sample_horizon(key: Array, horizons: int, kappa: Any, progress: Any) -> Array:
+    """One horizon in 1..H."""
+    return 1 + jax.random.categorical(key, horizon_log_weights(horizons, kappa, progress))
+
+
+def smallest_safe_horizon(best: Array, alpha: Any, min_steps: Any = 0) -> Array:
+    """h_α: the smallest h whose value is at least α times the largest over all h (section 3.2).
+
+    `best` is max_a C(s, a, g, h) for h = 1..H. Horizons below `min_steps` are left out. Where the largest
+    value is noise, the answer is H: with nothing to choose by, take the time there is.
+    """
+    horizons = jnp.arange(1, best.shape[-1] + 1)
+    best = jnp.where(horizons < min_steps, 0.0, best)
+    largest = best.max(-1)
+    first = 1 + jnp.argmax(best >= alpha * largest, axis=-1)
+    return jnp.where(largest < NOISE_FLOOR, best.shape[-1], first)
+
+
+def horizon_left(horizon: Any, step: Any) -> Any:
+    """The fixed-h policy's horizon at a step: h falls by one each step and never below 1."""
+    return jnp.maximum(horizon - step, 1)
+
+
+def minimum_horizon(best: Array, probability: Any) -> Array:
+    """The smallest h whose value is at least `probability`, or 0 where no h up to H has it."""
+    enough = best >= probability
+    return jnp.where(enough.any(-1), 1 + jnp.argmax(enough, axis=-1), 0)
+
+
+def best_value_and_action(values: Array, horizon: Any) -> tuple[Array, Array]:
+    """Greedy value and action at a horizon, from the values (H, actions) of all."""
+    at_horizon = values[horizon - 1]
+    return at_horizon.max(-1), at_horizon.argmax(-1)

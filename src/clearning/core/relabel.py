@@ -1,0 +1,59 @@
+"""Which goal each sampled transition is trained for."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class GoalMix(NamedTuple):
+    """Probabilities of the four sources of goals; they sum to one."""
+
+    future: float  # achieved later in the same episode (hindsight)
+    episode: float  # what the episode was after
+    random: float  # drawn as the environment draws goals
+    nearby: float  # drawn among goals not ruled out within the sampled horizon, whatever the episode
+
+
+class GoalSources(NamedTuple):
+    """How to draw a goal from each source for one transition, given a random key."""
+
+    future: Callable[[Array], Array]
+    episode: Callable[[Array], Array]
+    random: Callable[[Array], Array]
+    nearby: Callable[[Array], Array]
+
+
+def draw_goal(key: Array, mix: GoalMix, sources: GoalSources) -> Array:
+    """One goal from the mix. Only sources with a positive probability are evaluated."""
+    key_source, key_goal = jax.random.split(key)
+    named = [(p, source) for p, source in zip(mix, sources, strict=True) if p > 0]
+    goal = named[0][1](key_goal)
+    if len(named) == 1:
+        return goal
+    u = jax.random.uniform(key_source)
+    passed = named[0][0]
+    for p, source in named[1:]:
+        goal = jnp.where(u < passed, goal, source(key_goal))
+        passed += p
+    return goal
+
+
+def draw_unreached_goal(
+    key: Array,
+    mix: GoalMix,
+    sources: GoalSources,
+    is_reached: Callable[[Array], Array],
+    tries: int,
+) -> Array:
+    """One goal that s does not already reach, if one of a few tries finds it.
+
+    C is 1 by definition at a reached goal, and such pairs can be most of a batch (a block nobody touched).
+    """
+    first, *others = jax.random.split(key, tries)
+    goal = draw_goal(first, mix, sources)
+    for k in others:
+        goal = jnp.where(is_reached(goal), draw_goal(k, mix, sources), goal)
+    return goal

@@ -1,0 +1,83 @@
+"""The two jitted programs that a training alternates: collect episodes, and update K times."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from clearning import buffer as ring
+from clearning.agents.discrete import Learner, update
+from clearning.batches import sample_batch
+from clearning.buffer import Buffer
+from clearning.config import Config
+from clearning.core.recursions import C_RULE
+from clearning.rollout import Dial, collect, dial_policy, training_starts
+from clearning.types import Episodes, Metrics
+
+
+class Engine(NamedTuple):
+    """The compiled halves of an iteration."""
+
+    collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
+    update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]
+
+
+def build_engine(env: Any, config: Config) -> Engine:
+    """Compile an environment and a config into the two programs."""
+    spec = env.spec
+    dial = Dial(config.alpha)
+    mask_reached = spec.goal_check is not None
+
+    def collect_episodes(
+        learner: Learner, buffer: Buffer, key: Array, epsilon: Array
+    ) -> tuple[Buffer, Episodes]:
+        key_start, key_act = jax.random.split(key)
+        state, goal = training_starts(env, key_start, config.parallel_envs)
+        policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out)
+        episodes = collect(
+            env, policy, key_act, state, goal, spec.max_episode_steps, config.stop_at_success
+        )
+        return ring.add(buffer, episodes), episodes
+
+    def update_many(
+        learner: Learner, buffer: Buffer, key: Array, progress: Array, count: Array
+    ) -> tuple[Learner, Metrics]:
+        rate = learning_rate(config, progress)
+        weights, rest = eqx.partition(learner, eqx.is_array)
+
+        def body(i: Array, carry: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
+            now = eqx.combine(carry[0], rest)
+            batch = sample_batch(jax.random.fold_in(key, i), buffer, env, config, progress)
+            now, metrics = update(now, batch, C_RULE, config, rate, mask_reached)
+            total = jax.tree.map(jnp.add, carry[1], metrics)
+            return eqx.filter(now, eqx.is_array), total
+
+        weights, total = jax.lax.fori_loop(0, count, body, (weights, {"loss": jnp.float32(0)}))
+        return eqx.combine(weights, rest), jax.tree.map(lambda x: x / jnp.maximum(count, 1), total)
+
+    return Engine(
+        # The buffer is written in place; a copy of it per episode would cost more than the episode.
+        collect=eqx.filter_jit(collect_episodes, donate="none"),
+        update=eqx.filter_jit(update_many),
+    )
+
+
+def learning_rate(config: Config, progress: Any) -> Array:
+    """The learning rate, `progress` of the way through the training."""
+    if config.learning_rate_decay == "cosine":
+        return config.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * progress))
+    if config.learning_rate_decay == "step":
+        return config.learning_rate * jnp.where(progress < config.decay_at, 1.0, 0.1)
+    return jnp.asarray(config.learning_rate)
+
+
+def exploration(config: Config, episodes: int) -> float:
+    """Probability of a random action after so many episodes."""
+    if episodes < config.random_episodes:
+        return 1.0
+    if config.epsilon_decay:
+        return config.epsilon / (1 + (episodes - config.random_episodes) / config.epsilon_decay)
+    return config.epsilon

@@ -1,0 +1,79 @@
+"""What the two grid worlds share: cells, their goals by distance, and exact transition tables."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from clearning.core.tabular import FiniteMDP
+from clearning.types import EnvSpec, GoalCheck
+
+DIRECTIONS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]], np.int32)
+DIRECTION_NAMES = ("up", "right", "down", "left")
+# Two cells are the same when they differ by less than half a cell.
+SAME_CELL = GoalCheck(coordinates=(0, 1), norm="linf", radius=0.5)
+
+
+class NearbyGoals(NamedTuple):
+    """Goal cells ordered by L1 distance from every cell, so that a goal within a distance is one look-up."""
+
+    order: np.ndarray  # (width, height, goals), indices into the goals
+    count: np.ndarray  # (width, height, longest distance + 1), how many lie within a distance
+    goals: np.ndarray  # (goals, 2)
+
+    def sample(self, key: Array, cell: Array, distance: Array) -> Array:
+        x, y = cell.astype(jnp.int32)
+        within = jnp.clip(distance.astype(jnp.int32), 0, self.count.shape[-1] - 1)
+        rank = jax.random.randint(key, (), 0, jnp.asarray(self.count)[x, y, within])
+        return jnp.asarray(self.goals, jnp.float32)[jnp.asarray(self.order)[x, y, rank]]
+
+
+def nearby_goals(width: int, height: int, goals: np.ndarray) -> NearbyGoals:
+    """Tables of the goals other than the cell itself, by L1 distance."""
+    cells = np.stack(np.meshgrid(np.arange(width), np.arange(height), indexing="ij"), -1)
+    distance = np.abs(cells[:, :, None, :] - goals).sum(-1)  # (width, height, goals)
+    distance = np.where(distance == 0, width + height, distance)  # the cell itself comes last, uncounted
+    order = np.argsort(distance, axis=-1, kind="stable").astype(np.int32)
+    steps = np.arange(width + height)
+    count = (distance[..., None] <= steps).sum(-2).astype(np.int32)
+    return NearbyGoals(order, np.maximum(count, 1), goals)
+
+
+def cells_of(allowed: np.ndarray) -> np.ndarray:
+    """Coordinates (n, 2) of the true entries of a [x, y] map, in a fixed order."""
+    return np.argwhere(allowed).astype(np.int32)
+
+
+def grid_spec(name: str, width: int, height: int, max_episode_steps: int, step_bound) -> EnvSpec:
+    """The spec of a grid world whose state, observation and goal are cells."""
+    low, high = (0.0, 0.0), (width - 1.0, height - 1.0)
+    return EnvSpec(name, low, high, low, high, DIRECTION_NAMES, max_episode_steps, SAME_CELL, step_bound)
+
+
+def transition_table(env, cells: np.ndarray) -> FiniteMDP:
+    """Exact MDP over the given cells, from the environment's own list of outcomes of a step."""
+    number = {tuple(c): i for i, c in enumerate(cells.tolist())}
+    outcome, probability = jax.vmap(lambda s: jax.vmap(lambda a: env.outcomes(s, a))(jnp.arange(4)))(
+        jnp.asarray(cells, jnp.float32)
+    )
+    table = np.zeros((len(cells), 4, len(cells)))
+    for s, a, k in np.ndindex(*probability.shape):
+        table[s, a, number[tuple(np.asarray(outcome[s, a, k], int).tolist())]] += float(probability[s, a, k])
+    dead = np.asarray(jax.vmap(env.is_dead)(jnp.asarray(cells, jnp.float32)))
+    table /= table.sum(-1, keepdims=True)
+    return FiniteMDP(table, np.eye(len(cells), dtype=bool), dead)
+
+
+def refuse_cell(state: np.ndarray, allowed: np.ndarray) -> str | None:
+    """Why a state cannot be a start, or None; `allowed` is a [x, y] map of the cells that can."""
+    x, y = (float(v) for v in state)
+    width, height = allowed.shape
+    if x != round(x) or y != round(y):
+        return f"state ({x:g}, {y:g}) is not a cell: both coordinates must be whole numbers"
+    if not (0 <= x < width and 0 <= y < height):
+        return f"state ({x:g}, {y:g}) is off the map: x must be in 0..{width - 1} and y in 0..{height - 1}"
+    if not allowed[int(x), int(y)]:
+        return f"state ({x:g}, {y:g}) is inside a wall: choose a free cell"
+    return None

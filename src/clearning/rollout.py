@@ -1,0 +1,139 @@
+"""Collectors: policies acting in environments, finished episodes out."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from clearning.core.horizons import horizon_left, smallest_safe_horizon
+from clearning.types import EnvSpec, Episodes, GoalEnv, Network
+
+# (key, observation, goal, step) -> action, for one observation.
+Policy = Callable[[Array, Array, Array, Array], Array]
+
+
+class Dial(NamedTuple):
+    """How a policy picks its horizon at each step.
+
+    With `horizon` 0 it is h_α, chosen anew at each step. Otherwise it is `horizon`, counted down, or held
+    where `receding`.
+    """
+
+    alpha: float = 0.9
+    horizon: int = 0
+    receding: bool = False
+
+
+def dial_policy(
+    network: Network, spec: EnvSpec, dial: Dial, epsilon: Any = 0.0, skip_ruled_out: bool = False
+) -> Policy:
+    """Greedy in C at the dial's horizon, with a random action now and then."""
+
+    def act(key: Array, observation: Array, goal: Array, step: Array) -> Array:
+        values = jax.nn.sigmoid(network.curve(observation, goal))  # (H, actions)
+        horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
+        greedy = values[horizon - 1].argmax(-1)
+        key_coin, key_action = jax.random.split(key)
+        explore = jax.random.uniform(key_coin) < epsilon
+        return jnp.where(explore, jax.random.randint(key_action, (), 0, values.shape[-1]), greedy)
+
+    return act
+
+
+def dial_horizon(
+    values: Array,
+    spec: EnvSpec,
+    dial: Dial,
+    observation: Array,
+    goal: Array,
+    step: Array | int,
+    skip_ruled_out: bool,
+) -> Array:
+    """The horizon that a dial picks, given C for every horizon and action."""
+    if dial.horizon:
+        return jnp.asarray(dial.horizon if dial.receding else horizon_left(dial.horizon, step))
+    ruled_out: Any = 0
+    if skip_ruled_out and spec.step_bound and spec.goal_check:
+        ruled_out = spec.step_bound.min_steps(spec.goal_check.achieved(observation), goal)
+    return smallest_safe_horizon(values.max(-1), dial.alpha, ruled_out)
+
+
+def collect(
+    env: GoalEnv,
+    policy: Policy,
+    key: Array,
+    state: Any,
+    goal: Array,
+    max_steps: int,
+    stop_at_success: bool = True,
+) -> Episodes:
+    """Run one episode from each of N states after its goal; all of it inside jit.
+
+    An episode ends when it reaches its goal, dies or has taken `max_steps`. The loop ends with the longest.
+    """
+    count = goal.shape[0]
+    spec = env.spec
+
+    def body(carry: tuple) -> tuple:
+        t, state, running, length, success, observations, achieved, actions = carry
+        keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.fold_in(key, t), i))(jnp.arange(count))
+        key_act, key_step = jax.vmap(jax.random.split, out_axes=1)(keys)
+        observation = observations[t]
+        action = jax.vmap(policy, in_axes=(0, 0, 0, None))(key_act, observation, goal, t)
+        moved = jax.vmap(env.step)(key_step, state, action)
+        state = jax.tree.map(lambda new, old: _where(running, new, old), moved, state)
+        now = jax.vmap(env.achieved_goal)(state)
+        observations = observations.at[t + 1].set(jax.vmap(env.observe)(state))
+        achieved = achieved.at[t + 1].set(now)
+        actions = actions.at[t].set(action)
+        length = length + running
+        hit = running & jax.vmap(env.reached)(now, goal)
+        success = success | hit
+        running = running & ~jax.vmap(env.is_dead)(state)
+        if stop_at_success:
+            running = running & ~hit
+        return t + 1, state, running, length, success, observations, achieved, actions
+
+    start_achieved = jax.vmap(env.achieved_goal)(state)
+    start = (
+        jnp.int32(0),
+        state,
+        jnp.ones(count, bool),
+        jnp.zeros(count, jnp.int32),
+        jnp.zeros(count, bool),
+        jnp.zeros((max_steps + 1, count, spec.observation_size)).at[0].set(jax.vmap(env.observe)(state)),
+        jnp.zeros((max_steps + 1, count, spec.goal_size)).at[0].set(start_achieved),
+        jnp.zeros((max_steps, count), jnp.int32),
+    )
+    end = jax.lax.while_loop(lambda c: (c[0] < max_steps) & c[2].any(), body, start)
+    _, state, _, length, success, observations, achieved, actions = end
+    return Episodes(
+        observation=observations.swapaxes(0, 1),
+        achieved=achieved.swapaxes(0, 1),
+        action=actions.swapaxes(0, 1),
+        goal=goal,
+        length=length,
+        dead=jax.vmap(env.is_dead)(state),
+        success=success,
+    )
+
+
+def _where(mask: Array, new: Array, old: Array) -> Array:
+    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
+
+
+def training_starts(env: GoalEnv, key: Array, count: int) -> tuple[Any, Array]:
+    """Starting states and goals drawn as the environment draws them; a goal reached at the start is redrawn."""
+
+    def one(key: Array) -> tuple[Any, Array]:
+        key_state, *keys_goal = jax.random.split(key, 5)
+        state = env.initial_state(key_state)
+        achieved = env.achieved_goal(state)
+        goal = env.sample_goal(keys_goal[0])
+        for k in keys_goal[1:]:
+            goal = jnp.where(env.reached(achieved, goal), env.sample_goal(k), goal)
+        return state, goal
+
+    return jax.vmap(one)(jax.random.split(key, count))
