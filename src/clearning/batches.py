@@ -44,7 +44,7 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
             action=buffer.action[place],
             next_observation=buffer.observation[after],
             goal=goal,
-            horizon=jnp.arange(1, config.max_horizon + 1) if _backs_up_all(config) else horizon[None],
+            horizon=horizon,
             reached_before=env.reached(achieved, goal),
             reached=env.reached(next_achieved, goal),
             dead=dead,
@@ -55,13 +55,9 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
     return jax.vmap(relabel)(keys, *drawn, ring.is_last_dead(buffer, drawn))
 
 
-def _backs_up_all(config: Config) -> bool:
-    return config.form == "all-horizons"
-
-
 def _sampled_horizon(key: Array, config: Config, progress: Array) -> Array:
     # Where every horizon is backed up, a horizon is drawn only to choose a goal: uniformly.
-    kappa = 0.0 if _backs_up_all(config) else config.kappa
+    kappa = 0.0 if config.form == "all-horizons" else config.kappa
     return sample_horizon(key, config.max_horizon, kappa, progress)
 
 

@@ -15,14 +15,14 @@ from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.core.recursions import C_RULE
 from clearning.rollout import Dial, collect, dial_policy, training_starts
-from clearning.types import Episodes, Metrics
+from clearning.types import Batch, Episodes, Metrics
 
 
 class Engine(NamedTuple):
     """The compiled halves of an iteration."""
 
     collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
-    update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]
+    update: Callable[[Learner, Buffer, Array, Any], tuple[Learner, Metrics]]
 
 
 def build_engine(env: Any, config: Config) -> Engine:
@@ -43,20 +43,20 @@ def build_engine(env: Any, config: Config) -> Engine:
         return ring.add(buffer, episodes), episodes
 
     def update_many(
-        learner: Learner, buffer: Buffer, key: Array, progress: Array, count: Array
+        learner: Learner, buffer: Buffer, key: Array, progress: Array
     ) -> tuple[Learner, Metrics]:
         rate = learning_rate(config, progress)
         weights, rest = eqx.partition(learner, eqx.is_array)
 
-        def body(i: Array, carry: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
-            now = eqx.combine(carry[0], rest)
-            batch = sample_batch(jax.random.fold_in(key, i), buffer, env, config, progress)
-            now, metrics = update(now, batch, C_RULE, config, rate, mask_reached)
-            total = jax.tree.map(jnp.add, carry[1], metrics)
-            return eqx.filter(now, eqx.is_array), total
+        def body(weights: Any, batch: Batch) -> tuple[Any, Metrics]:
+            now, metrics = update(eqx.combine(weights, rest), batch, C_RULE, config, rate, mask_reached)
+            return eqx.filter(now, eqx.is_array), metrics
 
-        weights, total = jax.lax.fori_loop(0, count, body, (weights, {"loss": jnp.float32(0)}))
-        return eqx.combine(weights, rest), jax.tree.map(lambda x: x / jnp.maximum(count, 1), total)
+        # All batches are drawn at once: many small draws would cost more than the updates of a small network.
+        keys = jax.random.split(key, config.updates_per_episode * config.parallel_envs)
+        batches = jax.vmap(lambda k: sample_batch(k, buffer, env, config, progress))(keys)
+        weights, metrics = jax.lax.scan(body, weights, batches)
+        return eqx.combine(weights, rest), jax.tree.map(jnp.mean, metrics)
 
     return Engine(
         # The buffer is written in place; a copy of it per episode would cost more than the episode.

@@ -81,11 +81,17 @@ class AllHorizons(eqx.Module):
     def curve(self, observation: Array, goal: Array) -> Array:
         return self.mlp(self.inputs(observation, goal)).reshape(self.shape)
 
+    def backed_up(self, horizon: Array) -> Array:
+        return jnp.arange(1, self.shape[1] + 1)
+
     def at(self, observation: Array, goal: Array, horizon: Array) -> Array:
         return self.curve(observation, goal)
 
     def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
-        return jnp.roll(self.curve(observation, goal), 1, axis=0)
+        return self.curve(observation, goal)
+
+    def shift(self, values: Array) -> Array:
+        return jnp.roll(values, 1)
 
 
 class SampledHorizon(eqx.Module):
@@ -95,12 +101,18 @@ class SampledHorizon(eqx.Module):
     mlp: MLP
     max_horizon: int = eqx.field(static=True)
 
+    def backed_up(self, horizon: Array) -> Array:
+        return horizon[None]
+
     def at(self, observation: Array, goal: Array, horizon: Array) -> Array:
         x = self.inputs(observation, goal)
-        return jax.vmap(lambda h: self.mlp(jnp.append(x, h / self.max_horizon)))(horizon)
+        return jax.vmap(lambda h: self.mlp(jnp.append(x, h / self.max_horizon)), out_axes=1)(horizon)
 
     def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
         return self.at(observation, goal, horizon - 1)
+
+    def shift(self, values: Array) -> Array:
+        return values
 
     def curve(self, observation: Array, goal: Array) -> Array:
         return self.at(observation, goal, jnp.arange(1, self.max_horizon + 1))
@@ -110,7 +122,7 @@ def build_network(spec: EnvSpec, config: Config, key: Array) -> Network:
     """The network that a config asks for."""
     inputs = Inputs(spec, config.features)
     if config.form == "all-horizons":
-        shape = (config.max_horizon, spec.num_actions)
+        shape = (spec.num_actions, config.max_horizon)
         sizes = (inputs.size(), *config.hidden, shape[0] * shape[1])
         return AllHorizons(inputs, MLP(sizes, config.layer_norm, key), shape)
     sizes = (inputs.size() + 1, *config.hidden, spec.num_actions)

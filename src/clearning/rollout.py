@@ -32,12 +32,12 @@ def dial_policy(
     """Greedy in C at the dial's horizon, with a random action now and then."""
 
     def act(key: Array, observation: Array, goal: Array, step: Array) -> Array:
-        values = jax.nn.sigmoid(network.curve(observation, goal))  # (H, actions)
+        values = jax.nn.sigmoid(network.curve(observation, goal))  # (actions, H)
         horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
-        greedy = values[horizon - 1].argmax(-1)
+        greedy = values[:, horizon - 1].argmax()
         key_coin, key_action = jax.random.split(key)
         explore = jax.random.uniform(key_coin) < epsilon
-        return jnp.where(explore, jax.random.randint(key_action, (), 0, values.shape[-1]), greedy)
+        return jnp.where(explore, jax.random.randint(key_action, (), 0, len(values)), greedy)
 
     return act
 
@@ -57,7 +57,7 @@ def dial_horizon(
     ruled_out: Any = 0
     if skip_ruled_out and spec.step_bound and spec.goal_check:
         ruled_out = spec.step_bound.min_steps(spec.goal_check.achieved(observation), goal)
-    return smallest_safe_horizon(values.max(-1), dial.alpha, ruled_out)
+    return smallest_safe_horizon(values.max(0), dial.alpha, ruled_out)
 
 
 def collect(

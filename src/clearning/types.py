@@ -105,7 +105,7 @@ class Batch(NamedTuple):
     action: Array  # a
     next_observation: Array  # s'
     goal: Array  # g
-    horizon: Array  # (K,), the horizons h that this example backs up
+    horizon: Array  # a sampled h
     reached_before: Array  # G(s, g)
     reached: Array  # G(s', g)
     dead: Array  # s' is absorbing
@@ -134,18 +134,27 @@ class Network(Protocol):
     """What a learner asks of a network of C: logits for one observation and one goal.
 
     K is the number of horizons that one example backs up: one in the paper's form, all H in ours.
+    Horizons are the last axis, so that the maximum over actions runs over contiguous rows.
     """
 
     def curve(self, observation: Array, goal: Array) -> Array:
-        """Logits for every horizon 1..H and every action, (H, actions)."""
+        """Logits for every action and every horizon 1..H, (actions, H)."""
+        ...
+
+    def backed_up(self, horizon: Array) -> Array:
+        """The horizons (K,) that an example with a sampled horizon backs up."""
         ...
 
     def at(self, observation: Array, goal: Array, horizon: Array) -> Array:
-        """Logits at the horizons (K,) of an example, (K, actions)."""
+        """Logits at the horizons (K,) that an example backs up, (actions, K)."""
         ...
 
     def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
-        """Logits at those horizons less one, (K, actions); rows for horizon 0 carry no meaning."""
+        """Logits (actions, K) which, once an action is chosen and `shift` applied, are those of h − 1."""
+        ...
+
+    def shift(self, values: Array) -> Array:
+        """Align values (K,) from `before` with the horizons they serve; horizon 0 gets no meaning."""
         ...
 
 

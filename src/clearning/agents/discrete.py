@@ -31,8 +31,9 @@ class Learner(eqx.Module):
 
 def example_loss(rule: Rule, network: Network, target: Network, mask_reached: bool, x: Batch) -> Array:
     """Mean loss of one example over the horizons it backs up."""
-    chosen = jax.nn.one_hot(x.action, _actions(network, x), axis=-1)
-    output = (network.at(x.observation, x.goal, x.horizon) * chosen).sum(-1)  # (K,)
+    outputs = network.at(x.observation, x.goal, network.backed_up(x.horizon))  # (actions, K)
+    chosen = jnp.arange(len(outputs)) == x.action
+    output = jnp.where(chosen[:, None], outputs, 0.0).sum(0)  # (K,); a look-up would be slow to differentiate
     goal_target = example_target(rule, network, target, x)
     if not rule.goal_is_terminal:
         return rule.loss(output, goal_target).mean()
@@ -43,18 +44,15 @@ def example_loss(rule: Rule, network: Network, target: Network, mask_reached: bo
 
 def example_target(rule: Rule, network: Network, target: Network, x: Batch) -> Array:
     """The rule's targets of one example, (K,): the network picks the next action, the target values it."""
-    choice = jax.lax.stop_gradient(network.before(x.next_observation, x.goal, x.horizon))
-    value = rule.link(target.before(x.next_observation, x.goal, x.horizon))  # (K, actions)
-    greedy = choice >= choice.max(-1, keepdims=True)
-    next_value = jnp.where(greedy, value, -jnp.inf).max(-1)
+    horizon = network.backed_up(x.horizon)
+    choice = jax.lax.stop_gradient(network.before(x.next_observation, x.goal, horizon))
+    output = target.before(x.next_observation, x.goal, horizon)  # (actions, K)
+    greedy = choice >= choice.max(0)
+    next_value = network.shift(rule.link(jnp.where(greedy, output, -jnp.inf).max(0)))
     reached = x.reached.astype(next_value.dtype)
-    next_value = jnp.where(x.horizon == 1, reached, next_value)
-    next_value = rule_out(next_value, x.horizon, x.min_steps)
+    next_value = jnp.where(horizon == 1, reached, next_value)
+    next_value = rule_out(next_value, horizon, x.min_steps)
     return jax.lax.stop_gradient(rule.target(reached, x.dead, next_value))
-
-
-def _actions(network: Network, x: Batch) -> int:
-    return jax.eval_shape(network.at, x.observation, x.goal, x.horizon).shape[-1]
 
 
 def update(

@@ -19,8 +19,9 @@ def horizon_log_weights(horizons: int, kappa: Any, progress: Any) -> Array:
 
 
 def sample_horizon(key: Array, horizons: int, kappa: Any, progress: Any) -> Array:
-    """One horizon in 1..H."""
-    return 1 + jax.random.categorical(key, horizon_log_weights(horizons, kappa, progress))
+    """One horizon in 1..H, by inverting the distribution function: one random number, not H."""
+    passed = jnp.cumsum(jax.nn.softmax(horizon_log_weights(horizons, kappa, progress)))
+    return 1 + (jax.random.uniform(key) >= passed[:-1]).sum()
 
 
 def smallest_safe_horizon(best: Array, alpha: Any, min_steps: Any = 0) -> Array:
@@ -45,9 +46,3 @@ def minimum_horizon(best: Array, probability: Any) -> Array:
     """The smallest h whose value is at least `probability`, or 0 where no h up to H has it."""
     enough = best >= probability
     return jnp.where(enough.any(-1), 1 + jnp.argmax(enough, axis=-1), 0)
-
-
-def best_value_and_action(values: Array, horizon: Any) -> tuple[Array, Array]:
-    """Greedy value and action at a horizon, from the values (H, actions) of all."""
-    at_horizon = values[horizon - 1]
-    return at_horizon.max(-1), at_horizon.argmax(-1)
