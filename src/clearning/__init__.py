@@ -1,0 +1,28 @@
+"""Horizon-aware goal-reaching: how surely can a goal be reached within h steps, and how to get there."""
+
+from clearning.agent import Agent
+from clearning.api import load, resume, train
+from clearning.config import Config
+from clearning.errors import ClearningError, UsageError
+from clearning.presets import PRESETS, preset
+from clearning.training import Callbacks, Interrupted
+from clearning.types import EnvSpec, GoalCheck, GoalEnv, Network, StepBound
+
+__all__ = [
+    "PRESETS",
+    "Agent",
+    "Callbacks",
+    "ClearningError",
+    "Config",
+    "EnvSpec",
+    "GoalCheck",
+    "GoalEnv",
+    "Interrupted",
+    "Network",
+    "StepBound",
+    "UsageError",
+    "load",
+    "preset",
+    "resume",
+    "train",
+]

@@ -1,7 +1,8 @@
 """Every number of a training, in one frozen record."""
 
+import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from clearning.errors import UsageError
@@ -112,6 +113,17 @@ class Config:
 def _require(holds: bool, rule: str, value: Any) -> None:
     if not holds:
         raise UsageError(f"Bad setting: {rule}, not {value}.")
+
+
+def replace_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """A config with some settings changed; an unknown name is answered with the nearest known one."""
+    known = [f.name for f in fields(Config)]
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise UsageError(f"There is no setting '{name}'.{hint}")
+    return replace(config, **settings)
 
 
 def config_from_dict(values: Mapping[str, Any]) -> Config:

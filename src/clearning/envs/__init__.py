@@ -7,6 +7,7 @@ from typing import Any
 
 from clearning.envs.dubins_car import DubinsCar
 from clearning.envs.frozen_lake import FrozenLake
+from clearning.envs.gymnasium_env import register
 from clearning.envs.mini_maze import MiniMaze
 from clearning.envs.testset import TestSet
 from clearning.errors import UsageError
@@ -28,3 +29,6 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> FrozenLake | Mi
     if unknown:
         raise UsageError(f"{name} has no option '{unknown[0]}'; its options are {', '.join(known)}.")
     return kind(**(options or {}))
+
+
+register()

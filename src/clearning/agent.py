@@ -1,0 +1,175 @@
+"""The trained agent a user holds: it acts, and answers questions about time and certainty, without any environment."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike
+
+from clearning.config import Config, config_from_dict
+from clearning.core.horizons import minimum_horizon
+from clearning.errors import ClearningError, UsageError
+from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
+from clearning.networks import build_network
+from clearning.rollout import Dial, dial_horizon
+from clearning.types import EnvSpec, Network
+
+NetworkBuilder = Callable[[EnvSpec, Config, Array], Network]
+
+
+class Agent:
+    """A learned C-function with its goal check. Every method takes one example or any batch of them."""
+
+    def __init__(self, network: Network, spec: EnvSpec, config: Config, custom_network: bool = False):
+        self.network, self.spec, self.config = network, spec, config
+        self.custom_network = custom_network
+
+    @property
+    def max_horizon(self) -> int:
+        return self.config.max_horizon
+
+    def act(
+        self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike | None = None, alpha: float | None = None
+    ) -> Any:
+        """The greedy action (section 3.2): at a given horizon, or at the smallest that is safe enough.
+
+        Without a horizon, it is the smallest whose probability is at least `alpha` (0.9 unless the config says
+        otherwise) of the best over all horizons: nearer 0 is faster, nearer 1 safer. With one, count it down
+        yourself from step to step. Returns an int for one observation, an array for a batch.
+        """
+        s, g, lead = self._pairs(obs, goal)
+        if horizon is not None and alpha is not None:
+            raise UsageError("Give either a horizon or alpha, not both: alpha is a way to pick the horizon.")
+        if horizon is not None:
+            actions = _act_at(self.network, s, g, self._horizons(horizon, lead))
+        else:
+            alpha = self.config.alpha if alpha is None else check_alpha(alpha)
+            actions = _act_alpha(
+                self.network, s, g, jnp.float32(alpha), self.spec, self.config.skip_ruled_out
+            )
+        return _shaped(actions, lead, int)
+
+    def reach_probability(self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike) -> Any:
+        """max_a C(s, a, g, h): how surely the goal can be reached in at most `horizon` steps."""
+        s, g, lead = self._pairs(obs, goal)
+        horizons = self._horizons(horizon, lead)
+        best = _best(self.network, s, g, self.spec)
+        return _shaped(jnp.take_along_axis(best, horizons[:, None] - 1, axis=1)[:, 0], lead, float)
+
+    def reach_curve(self, obs: ArrayLike, goal: ArrayLike) -> np.ndarray:
+        """The reach probability for every horizon 1..H, on a last axis."""
+        s, g, lead = self._pairs(obs, goal)
+        return np.asarray(_best(self.network, s, g, self.spec)).reshape(*lead, self.max_horizon)
+
+    def min_horizon(self, obs: ArrayLike, goal: ArrayLike, probability: float = 0.9) -> Any:
+        """The smallest horizon with at least this probability; None (a masked entry in a batch) if none has it."""
+        if not 0 < probability <= 1:
+            raise UsageError(f"probability must lie in (0, 1], not {probability}.")
+        curve = self.reach_curve(obs, goal)
+        found = np.asarray(minimum_horizon(jnp.asarray(curve), probability))
+        if found.ndim == 0:
+            return int(found) or None
+        return np.ma.masked_equal(found, 0)
+
+    def save(self, path: str | Path) -> None:
+        """Write the agent to one safetensors file."""
+        record = {
+            "kind": "agent",
+            "spec": spec_to_dict(self.spec),
+            "config": asdict(self.config),
+            "custom_network": self.custom_network,
+        }
+        save_arrays(Path(path), named_arrays(self.network), record)
+
+    @classmethod
+    def load(cls, path: str | Path, network: NetworkBuilder | None = None) -> "Agent":
+        """Read an agent back; one with a custom network needs the function that builds it."""
+        path = Path(path)
+        arrays, record = load_arrays(path)
+        if record.get("kind") != "agent":
+            raise ClearningError(f"{path} holds a {record.get('kind')}, not an agent.")
+        if record.get("custom_network") and network is None:
+            raise UsageError(f"{path} has a custom network: pass the function that builds it as `network=`.")
+        config = config_from_dict(record.get("config", {}))
+        spec = spec_from_dict(record.get("spec", {}))
+        build = partial(network or build_network, spec, config)
+        like = eqx.filter_eval_shape(build, jax.random.key(0))
+        return cls(fill(like, arrays, "", path), spec, config, bool(record.get("custom_network")))
+
+    def _pairs(self, obs: ArrayLike, goal: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
+        """Observations and goals broadcast against each other and flattened, and their leading shape."""
+        s = _checked(obs, self.spec.observation_size, "observation")
+        g = _checked(goal, self.spec.goal_size, "goal")
+        try:
+            lead = np.broadcast_shapes(s.shape[:-1], g.shape[:-1])
+        except ValueError:
+            raise UsageError(
+                f"Observations of shape {s.shape} and goals of shape {g.shape} do not go together: all axes "
+                f"but the last must match."
+            ) from None
+        flat = lambda x: jnp.asarray(np.broadcast_to(x, (*lead, x.shape[-1])).reshape(-1, x.shape[-1]))  # noqa: E731
+        return flat(s), flat(g), lead
+
+    def _horizons(self, horizon: ArrayLike, lead: tuple[int, ...]) -> Array:
+        h = np.asarray(horizon)
+        if h.dtype.kind not in "iu" or (h < 1).any() or (h > self.max_horizon).any():
+            raise UsageError(f"horizon must be a whole number in 1..{self.max_horizon}, not {horizon}.")
+        try:
+            return jnp.asarray(np.broadcast_to(h, lead).reshape(-1))
+        except ValueError:
+            raise UsageError(f"horizon has shape {h.shape}, the batch {lead}: they must match.") from None
+
+
+def check_alpha(alpha: float) -> float:
+    if not 0 < alpha <= 1:
+        raise UsageError(f"alpha must lie in (0, 1], not {alpha}.")
+    return float(alpha)
+
+
+def _checked(x: ArrayLike, size: int, what: str) -> np.ndarray:
+    x = np.asarray(x, np.float32)
+    if x.ndim == 0 or x.shape[-1] != size:
+        raise UsageError(f"{what} must have {size} numbers on its last axis; its shape is {x.shape}.")
+    if not np.isfinite(x).all():
+        raise UsageError(f"{what} holds NaN or infinity; every number must be finite.")
+    return x
+
+
+def _shaped(x: Array, lead: tuple[int, ...], scalar: type) -> Any:
+    return np.asarray(x).reshape(lead) if lead else scalar(x[0])
+
+
+@eqx.filter_jit
+def _best(network: Network, observation: Array, goal: Array, spec: EnvSpec) -> Array:
+    """max_a C for every horizon, (n, H); 1 at a reached goal, by definition."""
+
+    def one(s: Array, g: Array) -> Array:
+        best = jax.nn.sigmoid(network.curve(s, g).max(0))
+        check = spec.goal_check
+        return best if check is None else jnp.where(check.reached(check.achieved(s), g), 1.0, best)
+
+    return jax.vmap(one)(observation, goal)
+
+
+@eqx.filter_jit
+def _act_at(network: Network, observation: Array, goal: Array, horizon: Array) -> Array:
+    return jax.vmap(lambda s, g, h: network.curve(s, g)[:, h - 1].argmax())(observation, goal, horizon)
+
+
+@eqx.filter_jit
+def _act_alpha(
+    network: Network, observation: Array, goal: Array, alpha: Array, spec: EnvSpec, skip_ruled_out: bool
+) -> Array:
+    def one(s: Array, g: Array) -> Array:
+        values = jax.nn.sigmoid(network.curve(s, g))
+        horizon = dial_horizon(values, spec, Dial(alpha), s, g, 0, skip_ruled_out)  # pyright: ignore[reportArgumentType]
+        return values[:, horizon - 1].argmax()
+
+    return jax.vmap(one)(observation, goal)

@@ -1,0 +1,104 @@
+"""What a user imports: train, resume and load."""
+
+from pathlib import Path
+from typing import Any
+
+from clearning.agent import Agent, NetworkBuilder
+from clearning.config import Config, replace_settings
+from clearning.envs import make
+from clearning.errors import UsageError
+from clearning.presets import preset as find_preset
+from clearning.progress import progress_display
+from clearning.runs import RunFolder, run_folders
+from clearning.tensorboard import tensorboard_rows
+from clearning.training import Callbacks, run_training
+
+
+def train(
+    preset: str | Config | None = None,
+    *,
+    env: Any = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    callbacks: Callbacks | None = None,
+    network: NetworkBuilder | None = None,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    **settings: Any,
+) -> Agent:
+    """Train and return the agent.
+
+    preset: a preset's name or a whole Config; without either, the default settings.
+    env: your own environment (see `clearning.GoalEnv`); without it, the config's.
+    out: a run folder to write metrics, checkpoints and the agent to; without it, nothing is written.
+    network: a function (spec, config, key) -> network, for your own (see `clearning.Network`).
+    settings: single settings by their names in `Config`.
+    """
+    config = preset if isinstance(preset, Config) else find_preset(preset) if preset else Config()
+    config = replace_settings(config, settings)
+    folder = RunFolder(out) if out is not None else None
+    name = preset if isinstance(preset, str) else None
+    world = _checked_env(env) if env is not None else make(config.env, config.env_options)
+    if tensorboard and folder is None:
+        raise UsageError("TensorBoard files need a run folder: give `out`.")
+    if folder:
+        folder.create(config, seed, name, {"custom_env": env is not None, "custom_network": network is not None})
+    return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+
+
+def resume(
+    run: str | Path,
+    *,
+    env: Any = None,
+    callbacks: Callbacks | None = None,
+    network: NetworkBuilder | None = None,
+    tensorboard: bool = False,
+    quiet: bool = False,
+) -> Agent:
+    """Go on with a run from its last checkpoint; a finished one just gives its agent."""
+    folder = RunFolder(run)
+    config, seed, record = folder.read()
+    if record.get("custom_env") and env is None:
+        raise UsageError(f"{run} was trained on your own environment: call clearning.resume with `env=`.")
+    if record.get("custom_network") and network is None:
+        raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
+    world = _checked_env(env) if env is not None else make(config.env, config.env_options)
+    return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+
+
+def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent:
+    """The trained agent of a run folder or agent file, without any environment."""
+    path = Path(run)
+    if path.is_dir():
+        folder = run_folders(path)[0] if (path / "config.json").is_file() else RunFolder(path)
+        folder.read()
+        if not folder.agent_file.is_file():
+            raise UsageError(f"{run} has no agent yet: it comes with the first checkpoint.")
+        path = folder.agent_file
+    return Agent.load(path, network)
+
+
+def _run(
+    env: Any,
+    config: Config,
+    seed: int,
+    folder: RunFolder | None,
+    callbacks: Callbacks | None,
+    network: NetworkBuilder | None,
+    tensorboard: bool,
+    quiet: bool,
+) -> Agent:
+    title = f"{env.spec.name}, seed {seed}"
+    with progress_display(title, quiet) as show, tensorboard_rows(folder, tensorboard) as log_row:
+        return run_training(env, config, seed, folder, callbacks, network, show, log_row)
+
+
+def _checked_env(env: Any) -> Any:
+    needed = ("spec", "initial_state", "sample_goal", "step", "observe", "achieved_goal", "is_dead", "reached")
+    missing = [name for name in needed if not hasattr(env, name)]
+    if missing:
+        raise UsageError(
+            f"{type(env).__name__} is not a goal environment: it has no '{missing[0]}' "
+            f"(see clearning.GoalEnv for what one needs)."
+        )
+    return env

@@ -1,0 +1,179 @@
+"""How good a network's policy is: success, steps, distance, by stratum and beside the optimum."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import stats
+
+from clearning.config import Config
+from clearning.core.tabular import FiniteMDP, estimate_mdp, optimal_c
+from clearning.envs.search import NEVER, fewest_steps
+from clearning.envs.testset import TestSet
+from clearning.rollout import Dial, collect, dial_policy, training_starts
+from clearning.types import EnvSpec, Episodes, Network, norm_distance
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened in each test episode."""
+
+    goal: np.ndarray  # (n, goal)
+    stratum: np.ndarray  # (n,)
+    in_paper: np.ndarray  # (n,)
+    success: np.ndarray  # (n,)
+    steps: np.ndarray  # (n,), transitions until success or the end
+    distance: np.ndarray  # (n,), length of the way travelled
+    final_distance: np.ndarray  # (n,), from the goal at the end
+    optimal_steps: np.ndarray | None  # (n,)
+
+    def summary(self, mask: np.ndarray | None = None) -> dict[str, Any]:
+        """Means over the episodes in a mask; steps, distance and optimum over those that succeeded."""
+        mask = np.ones(len(self.success), bool) if mask is None else mask
+        hit = mask & self.success
+        summary: dict[str, Any] = {
+            "success": _mean(self.success[mask]),
+            "steps": _mean(self.steps[hit]),
+            "distance": _mean(self.distance[hit]),
+            "final_distance": _mean(self.final_distance[mask]),
+            "goals": int(mask.sum()),
+        }
+        if self.optimal_steps is not None:
+            known = hit & (self.optimal_steps != NEVER)
+            summary["optimal_steps"] = _mean(self.optimal_steps[known])
+        return summary
+
+    def full_summary(self) -> dict[str, Any]:
+        """The summary over all goals, by stratum, and on the paper's own test set where it is smaller."""
+        summary = self.summary()
+        if not self.in_paper.all():
+            summary["paper_goals"] = self.summary(self.in_paper)
+        summary["by_stratum"] = {s: self.summary(self.stratum == s) for s in dict.fromkeys(self.stratum)}
+        return summary
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def test_set_of(env: Any, seed: int = 0, count: int = 200) -> TestSet:
+    """The environment's test set, or random starts and goals where it has none."""
+    if hasattr(env, "test_set"):
+        return env.test_set()
+    state, goal = jax.tree.map(np.asarray, training_starts(env, jax.random.key(seed), count))
+    return TestSet(state, goal, ("all",) * count)
+
+
+@eqx.filter_jit
+def _rollouts(
+    network: Network, env: Any, key: Array, state: Any, goal: Array, dial: Dial, steps: int, skip: bool
+) -> Episodes:
+    policy = dial_policy(network, env.spec, dial, 0.0, skip)
+    return collect(env, policy, key, state, goal, steps)
+
+
+def run_episodes(
+    network: Any, env: Any, config: Config, dial: Dial, seed: int, state: Any, goal: np.ndarray
+) -> Episodes:
+    """Test episodes without exploration. A fixed horizon that counts down also ends the episode at 0."""
+    counts_down = dial.horizon and not dial.receding
+    steps = dial.horizon if counts_down else env.spec.max_episode_steps
+    state = jax.tree.map(jnp.asarray, state)
+    return _rollouts(
+        network, env, jax.random.key(seed), state, jnp.asarray(goal), dial, steps, config.skip_ruled_out
+    )
+
+
+def evaluate(
+    network: Any, env: Any, config: Config, dial: Dial, seed: int = 0, optimum: bool = True
+) -> Outcome:
+    """Run the test set and say what happened in each episode."""
+    test = test_set_of(env)
+    repeat = lambda x: np.repeat(np.asarray(x), test.repeats, axis=0)  # noqa: E731
+    state, goal = jax.tree.map(repeat, test.state), repeat(test.goal)
+    episodes = jax.tree.map(np.asarray, run_episodes(network, env, config, dial, seed, state, goal))
+    in_paper = np.ones(len(test.goal), bool) if test.in_paper is None else test.in_paper
+    fewest = _optimal_steps(env, test) if optimum else None
+    distance, final = path_lengths(env.spec, episodes)
+    return Outcome(
+        goal=goal,
+        stratum=repeat(test.stratum),
+        in_paper=repeat(in_paper),
+        success=episodes.success,
+        steps=episodes.length,
+        distance=distance,
+        final_distance=final,
+        optimal_steps=None if fewest is None else repeat(fewest),
+    )
+
+
+def _optimal_steps(env: Any, test: TestSet) -> np.ndarray | None:
+    states = np.asarray(test.state)
+    if not hasattr(env, "refuse") or (states != states[0]).any():
+        return None  # the searches start from one state
+    return fewest_steps(env, states[0], test.goal)
+
+
+def path_lengths(spec: EnvSpec, episodes: Episodes) -> tuple[np.ndarray, np.ndarray]:
+    """The way each episode travelled in goal space, and its distance from the goal at the end."""
+    norm = spec.step_bound.norm if spec.step_bound else "l2"
+    achieved, length = np.asarray(episodes.achieved), np.asarray(episodes.length)
+    moves = np.asarray(norm_distance(norm, achieved[:, 1:], achieved[:, :-1]))  # (n, T)
+    travelled = np.where(np.arange(moves.shape[1]) < length[:, None], moves, 0.0).sum(1)
+    last = achieved[np.arange(len(length)), length]
+    check_norm = spec.goal_check.norm if spec.goal_check else "l2"
+    return travelled, np.asarray(norm_distance(check_norm, last, episodes.goal))
+
+
+def over_seeds(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, standard deviation (population, as in the paper) and a 95 % bootstrap interval over seeds."""
+    x = np.asarray(values, float)
+    result: dict[str, Any] = {"mean": float(x.mean()), "std": float(x.std()), "values": x.tolist()}
+    if len(x) < 2 or x.std() == 0:
+        result["interval"] = [float(x.mean())] * 2
+        return result
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few seeds make a coarse interval; that is what it should show
+        found = stats.bootstrap((x,), np.mean, method="percentile", rng=np.random.default_rng(0))
+    result["interval"] = [float(found.confidence_interval.low), float(found.confidence_interval.high)]
+    return result
+
+
+@lru_cache(maxsize=8)
+def exact_c(env: Any, horizons: int) -> np.ndarray:
+    """C* of a grid world, indexed [h − 1, s, a, g] with states and goals numbered as `env.cells`."""
+    return optimal_c(env.mdp, horizons)
+
+
+def learned_c(network: Any, env: Any) -> np.ndarray:
+    """A network's C over all cells of a grid world, in the order of `exact_c`."""
+    cells = jnp.asarray(env.cells, jnp.float32)
+    curve = eqx.filter_jit(lambda n, s: jax.nn.sigmoid(jax.vmap(lambda g: n.curve(s, g))(cells)))
+    by_state = np.stack([np.asarray(curve(network, s)) for s in cells])  # (s, g, a, h)
+    return by_state.transpose(3, 0, 2, 1)
+
+
+def c_error(found: np.ndarray, env: Any) -> float:
+    """Mean |C − C*| over alive states, goals other than the state, all actions and all horizons."""
+    mdp: FiniteMDP = env.mdp
+    asked = ~mdp.dead[:, None] & ~mdp.reached  # (s, g)
+    error = np.abs(found - exact_c(env, len(found))).mean(axis=(0, 2))
+    return float(error[asked].mean())
+
+
+def counted_c(env: Any, buffer: Any, horizons: int) -> np.ndarray:
+    """C by exact dynamic programming on the transition frequencies of a buffer's data: a yardstick."""
+    number = {tuple(c): i for i, c in enumerate(env.cells.tolist())}
+    cells = np.asarray(buffer.observation).astype(int)
+    places = np.asarray(buffer.transition)[: int(buffer.transitions_used)]
+    state = np.array([number[tuple(cells[p])] for p in places])
+    after = np.array([number[tuple(cells[(p + 1) % len(cells)])] for p in places])
+    counted = estimate_mdp(env.mdp, state, np.asarray(buffer.action)[places], after)
+    return optimal_c(counted, horizons)

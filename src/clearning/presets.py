@@ -1,0 +1,139 @@
+"""One preset per experiment; the docstring of each says where its numbers come from and what deviates."""
+
+import difflib
+from collections.abc import Callable
+
+from clearning.config import Config
+from clearning.errors import UsageError
+
+
+def dubins_car() -> Config:
+    """Dubins' car in the all-horizon form, within 25,000 environment steps.
+
+    Starts where the paper's does; goals are drawn from the whole free box, of which the test lattice's
+    border is part (the paper trains on the lattice without its border).
+    """
+    return Config(
+        env="dubins-car", env_options={"any_goal": True}, episodes=700, evaluate_every=50, checkpoint_every=50
+    )
+
+
+def mini_maze() -> Config:
+    """Mini maze in the all-horizon form, 300 episodes from the fixed start."""
+    return Config(
+        env="mini-maze", episodes=300, features="one-hot", evaluate_every=50, checkpoint_every=50
+    )
+
+
+def frozen_lake() -> Config:
+    """Frozen lake in the all-horizon form, 300 episodes; no hindsight, which is optimistic where moves slip."""
+    return Config(
+        env="frozen-lake",
+        episodes=300,
+        features="one-hot",
+        goal_future=0.0,
+        goal_episode=0.0,
+        goal_random=1.0,
+        evaluate_every=50,
+        checkpoint_every=50,
+    )
+
+
+def dubins_reachability() -> Config:
+    """The car without inner walls and with turns of 5°, from any pose: figure 3b."""
+    return Config(
+        env="dubins-car",
+        env_options={"walls": False, "turn_degrees": 5.0, "random_starts": True, "any_goal": True},
+        episodes=1000,
+    )
+
+
+_PAPER = dict(
+    form="sampled-horizon",
+    layer_norm=False,
+    features="scaled",
+    learning_rate_decay="constant",
+    target_period=10,
+    act_with="network",
+    choose="episode",
+    goal_future=0.8,
+    goal_episode=0.2,
+    goal_random=0.0,
+    epsilon=0.1,
+    kappa=3.0,
+)
+
+
+def paper_dubins_car() -> Config:
+    """The paper's Dubins' car (appendix F.3): 4,500 episodes, 400-300 network, 80 updates per episode."""
+    return Config(
+        **_PAPER,
+        env="dubins-car",
+        episodes=4515,
+        random_episodes=15,
+        hidden=(400, 300),
+        updates_per_episode=80,
+        buffer_capacity=500_000,
+        evaluate_every=250,
+        checkpoint_every=250,
+    )
+
+
+def paper_mini_maze() -> Config:
+    """The paper's mini maze (appendix F.2): 3,000 episodes, 200-100 network, goals by distance."""
+    return Config(
+        **{
+            **_PAPER,
+            "epsilon": 0.5,
+            "epsilon_decay": 1000.0,
+            "goal_future": 0.0,
+            "goal_episode": 0.0,
+            "goal_nearby": 1.0,
+            "rule_out": True,
+            "skip_ruled_out": True,
+            "learning_rate_decay": "step",
+        },
+        env="mini-maze",
+        episodes=3015,
+        random_episodes=15,
+        hidden=(200, 100),
+        updates_per_episode=32,
+        buffer_capacity=650_000,
+        evaluate_every=250,
+        checkpoint_every=250,
+    )
+
+
+def paper_frozen_lake() -> Config:
+    """The paper's frozen lake (appendix F.1): 300 episodes, 60-40 network, goals by distance."""
+    return Config(
+        **{**_PAPER, "goal_future": 0.0, "goal_episode": 0.0, "goal_nearby": 1.0, "rule_out": True},
+        env="frozen-lake",
+        episodes=315,
+        random_episodes=15,
+        hidden=(60, 40),
+        updates_per_episode=64,
+        buffer_capacity=20_000,
+        evaluate_every=50,
+        checkpoint_every=50,
+    )
+
+
+PRESETS: dict[str, Callable[[], Config]] = {
+    "frozen-lake": frozen_lake,
+    "mini-maze": mini_maze,
+    "dubins-car": dubins_car,
+    "dubins-reachability": dubins_reachability,
+    "paper/frozen-lake": paper_frozen_lake,
+    "paper/mini-maze": paper_mini_maze,
+    "paper/dubins-car": paper_dubins_car,
+}
+
+
+def preset(name: str) -> Config:
+    """A preset's config by name; an unknown name is answered with the nearest known one."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.5)
+        hint = f"Did you mean '{near[0]}'?" if near else "See `clearning presets` for all."
+        raise UsageError(f"There is no preset '{name}'. {hint}")
+    return PRESETS[name]()

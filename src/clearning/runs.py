@@ -1,0 +1,210 @@
+"""The run folder: config, versions, metrics, checkpoint and agent. Whatever it holds is whole.
+
+    config.json             what was asked for: preset, seed, settings
+    versions.json           the packages and the machine it ran on
+    metrics.csv             one row per evaluation
+    checkpoint.safetensors  everything needed to go on
+    agent.safetensors       what `clearning.load` reads
+"""
+
+import csv
+import io
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from clearning.agents.discrete import Learner
+from clearning.buffer import Buffer
+from clearning.config import Config, config_from_dict
+from clearning.errors import ClearningError, UsageError
+from clearning.files import (
+    FORMAT,
+    check_format,
+    fill,
+    load_arrays,
+    named_arrays,
+    read_json,
+    save_arrays,
+    write_json,
+)
+
+METRICS = {
+    "episodes": "episodes collected so far, random ones included",
+    "env_steps": "environment steps taken so far, exploration included",
+    "updates": "gradient updates so far",
+    "train_success": "share of the last 100 training episodes that reached their own goal",
+    "loss": "mean loss over the updates since the last row",
+    "eval_success": "share of the test goals reached, without exploration",
+    "eval_steps": "mean steps on the test goals reached, counted from 1",
+    "eval_distance": "mean distance travelled on the test goals reached",
+    "eval_final_distance": "mean distance from the goal at the end of a test episode",
+    "learning_rate": "Adam's learning rate at this point",
+    "seconds": "time spent training so far, evaluation included",
+}
+"""Every column of metrics.csv, and what it means."""
+
+PLACE_FIELDS = ("observation", "achieved", "action", "episode", "transition")
+
+
+@dataclass
+class Counters:
+    """Where a training stands, apart from its arrays."""
+
+    iteration: int = 0
+    episodes: int = 0
+    env_steps: int = 0
+    seconds: float = 0.0
+    finished: bool = False
+    recent_success: tuple[bool, ...] = ()
+    losses: tuple[float, ...] = ()
+    metrics_bytes: int = 0
+    """Length of metrics.csv at this point; what a killed run wrote after it is cut off on resuming."""
+
+
+def package_version() -> str:
+    return metadata.version("clearning")
+
+
+class RunFolder:
+    """One training's folder."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.metrics_file = self.path / "metrics.csv"
+        self.checkpoint_file = self.path / "checkpoint.safetensors"
+        self.agent_file = self.path / "agent.safetensors"
+        self.figures = self.path / "figures"
+
+    def create(self, config: Config, seed: int, preset: str | None, custom: Mapping[str, bool]) -> None:
+        """Start a folder; one that holds a run already is left alone."""
+        if self.config_file.exists():
+            raise UsageError(
+                f"{self.path} already holds a run: go on with `clearning resume {self.path}`, "
+                f"or choose another folder with --out."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClearningError(f"Could not create {self.path}: {error.strerror}.") from error
+        self.checkpoint_file.unlink(missing_ok=True)
+        write_json(self.path / "versions.json", versions())
+        write_json(
+            self.config_file,
+            {
+                "format": FORMAT,
+                "version": package_version(),
+                "preset": preset,
+                "seed": seed,
+                **custom,
+                "config": asdict(config),
+            },
+        )
+
+    def read(self) -> tuple[Config, int, dict[str, Any]]:
+        """The config, the seed and the whole record of an existing run."""
+        if not self.config_file.is_file():
+            raise UsageError(f"{self.path} is not a run folder: it has no config.json.")
+        record = read_json(self.config_file)
+        check_format(record, self.config_file)
+        config, seed = record.get("config"), record.get("seed")
+        if not isinstance(config, dict) or not isinstance(seed, int):
+            raise ClearningError(f"{self.config_file} has no config or no seed; it is damaged.")
+        try:
+            return config_from_dict(config), seed, record
+        except (TypeError, ValueError) as error:
+            raise ClearningError(f"{self.config_file}: {error}") from error
+
+    # Metrics ------------------------------------------------------------------------------------
+
+    def append_metrics(self, row: Mapping[str, Any]) -> int:
+        """Add a row; returns the file's new length."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, METRICS, lineterminator="\n")
+        if not self.metrics_file.exists() or self.metrics_file.stat().st_size == 0:
+            writer.writeheader()
+        writer.writerow({k: _number(row.get(k)) for k in METRICS})
+        try:
+            with open(self.metrics_file, "a") as file:
+                file.write(text.getvalue())
+                file.flush()
+                os.fsync(file.fileno())
+                return file.tell()
+        except OSError as error:
+            raise ClearningError(f"Could not write {self.metrics_file}: {error.strerror}.") from error
+
+    def cut_metrics(self, length: int) -> None:
+        if self.metrics_file.exists():
+            os.truncate(self.metrics_file, length)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """The columns of metrics.csv."""
+        if not self.metrics_file.is_file():
+            raise ClearningError(f"{self.path} has no metrics yet: the first row comes with the first evaluation.")
+        with open(self.metrics_file, newline="") as file:
+            rows = list(csv.DictReader(file))
+        return {k: np.array([float(r[k]) if r[k] else np.nan for r in rows]) for k in METRICS}
+
+    # Checkpoints --------------------------------------------------------------------------------
+
+    def save_checkpoint(self, learner: Learner, buffer: Buffer, counters: Counters) -> None:
+        """Write everything that the rest of the training depends on."""
+        used = min(int(buffer.places_used), buffer.episode.size)
+        trimmed = buffer._replace(**{name: getattr(buffer, name)[:used] for name in PLACE_FIELDS})
+        arrays = named_arrays(learner, "learner.") | named_arrays(trimmed, "buffer.")
+        record = {"kind": "checkpoint", "version": package_version(), "counters": asdict(counters)}
+        save_arrays(self.checkpoint_file, arrays, record)
+
+    def load_checkpoint(self, learner: Learner, buffer: Buffer) -> tuple[Learner, Buffer, Counters]:
+        """Read a checkpoint into freshly built learner and buffer."""
+        arrays, record = load_arrays(self.checkpoint_file)
+        if record.get("kind") != "checkpoint":
+            raise ClearningError(f"{self.checkpoint_file} holds a {record.get('kind')}, not a checkpoint.")
+        for name in PLACE_FIELDS:  # what lay beyond the used places is zero, as in a new buffer
+            stored, empty = arrays.get(f"buffer.{name}"), getattr(buffer, name)
+            if stored is not None and stored.shape[0] < empty.shape[0]:
+                padding = np.zeros((empty.shape[0] - stored.shape[0], *stored.shape[1:]), stored.dtype)
+                arrays[f"buffer.{name}"] = np.concatenate([stored, padding])
+        try:
+            counters = Counters(**record["counters"])
+        except (KeyError, TypeError) as error:
+            raise ClearningError(f"{self.checkpoint_file} has damaged counters; train anew.") from error
+        counters.recent_success = tuple(counters.recent_success)
+        counters.losses = tuple(counters.losses)
+        learner = fill(learner, arrays, "learner.", self.checkpoint_file)
+        return learner, fill(buffer, arrays, "buffer.", self.checkpoint_file), counters
+
+
+def run_folders(path: str | Path) -> list[RunFolder]:
+    """The run at a path, or all runs of a folder of seeds, in order of seed."""
+    path = Path(path)
+    if (path / "config.json").is_file():
+        return [RunFolder(path)]
+    if not path.is_dir():
+        raise UsageError(f"There is no run folder at {path}.")
+    inside = sorted(path.glob("*/config.json"), key=lambda p: (len(p.parent.name), p.parent.name))
+    if not inside:
+        raise UsageError(f"{path} is not a run folder and holds none: there is no config.json.")
+    return [RunFolder(p.parent) for p in inside]
+
+
+def versions() -> dict[str, str]:
+    """What a result depends on besides its config."""
+    names = ("clearning", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "scipy", "safetensors")
+    found = {name: metadata.version(name) for name in names}
+    return found | {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def _number(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -1,0 +1,244 @@
+"""THE loop: collect, update, evaluate, save; and how it stops and goes on."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clearning import buffer as ring
+from clearning.agent import Agent, NetworkBuilder
+from clearning.agents.discrete import Learner
+from clearning.buffer import Buffer
+from clearning.config import Config
+from clearning.engine import build_engine, exploration, learning_rate
+from clearning.errors import ClearningError, UsageError
+from clearning.evaluate import evaluate
+from clearning.networks import build_network
+from clearning.rollout import Dial
+from clearning.runs import Counters, RunFolder
+from clearning.types import Metrics
+
+RECENT = 100  # training episodes that "success on training goals" looks back on
+
+
+class Status(NamedTuple):
+    """What a progress display shows."""
+
+    counters: Counters
+    config: Config
+    progress: float
+    updates: int
+    updates_per_second: float
+    train_success: float | None
+    last_evaluation: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """A user's own functions, each called with the agent as it is now and a record of what happened.
+
+    One that returns False stops the training, which is saved and can be resumed.
+    """
+
+    after_episode: Callable[[Agent, dict[str, Any]], Any] | None = None
+    after_evaluation: Callable[[Agent, dict[str, Any]], Any] | None = None
+    after_checkpoint: Callable[[Agent, dict[str, Any]], Any] | None = None
+
+
+class Interrupted(ClearningError):
+    """The training was asked to stop before its end; what it had is saved."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run_training(
+    env: Any,
+    config: Config,
+    seed: int,
+    folder: RunFolder | None = None,
+    callbacks: Callbacks | None = None,
+    network: NetworkBuilder | None = None,
+    show: Callable[[Status], None] = lambda status: None,
+    log_row: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> Agent:
+    """Train from the start, or from the folder's checkpoint, to the end of the config's budget."""
+    training = Training.start(env, config, seed, folder, network)
+    callbacks = callbacks or Callbacks()
+    engine = build_engine(env, config)
+    base = jax.random.key(seed)
+    last_evaluation: dict[str, Any] | None = None
+    rate = 0.0
+
+    with catch_signals() as caught:
+        while not training.counters.finished:
+            began = time.perf_counter()
+            count = training.counters
+            key_collect, key_update = jax.random.split(jax.random.fold_in(base, count.iteration))
+            epsilon = jnp.float32(exploration(config, count.episodes))
+            training.buffer, episodes = engine.collect(training.learner, training.buffer, key_collect, epsilon)
+            training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
+            if count.episodes >= config.random_episodes:
+                progress = jnp.float32(training.progress)
+                training.learner, metrics = engine.update(
+                    training.learner, training.buffer, key_update, progress
+                )
+                training.count_losses(metrics)
+                new = config.updates_per_episode * config.parallel_envs
+                rate = 0.9 * rate + 0.1 * new / (time.perf_counter() - began) if rate else 1e-9
+            count.seconds += time.perf_counter() - began
+
+            go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
+            if training.is_due(config.evaluate_every):
+                last_evaluation = training.evaluate()
+                log_row(last_evaluation)
+                go_on &= training.call(callbacks.after_evaluation, **last_evaluation)
+            show(training.status(rate, last_evaluation))
+            if training.is_due(config.checkpoint_every) or caught or not go_on:
+                training.save()
+                go_on &= training.call(callbacks.after_checkpoint, episodes=count.episodes)
+            if (caught or not go_on) and not count.finished:
+                raise Interrupted(training.farewell(), 128 + caught[0] if caught else 1)
+    return training.agent()
+
+
+@dataclass
+class Training:
+    """A training under way: its arrays, its counters, and what can be done with them."""
+
+    env: Any
+    config: Config
+    folder: RunFolder | None
+    custom_network: bool
+    learner: Learner
+    buffer: Buffer
+    counters: Counters
+
+    @classmethod
+    def start(
+        cls, env: Any, config: Config, seed: int, folder: RunFolder | None, network: NetworkBuilder | None
+    ) -> "Training":
+        spec = env.spec
+        if config.buffer_capacity <= config.parallel_envs * (spec.max_episode_steps + 1):
+            raise UsageError(
+                f"buffer_capacity {config.buffer_capacity} is too small: {config.parallel_envs} episodes of "
+                f"{spec.max_episode_steps} steps must fit."
+            )
+        if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
+            raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
+        # Folded in at 2³¹ − 1, which no iteration reaches.
+        key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+        learner = Learner.start((network or build_network)(spec, config, key))
+        buffer = ring.init(spec, config.buffer_capacity)
+        counters = Counters()
+        if folder and folder.checkpoint_file.exists():
+            learner, buffer, counters = folder.load_checkpoint(learner, buffer)
+        if folder:
+            folder.cut_metrics(counters.metrics_bytes)
+        return cls(env, config, folder, network is not None, learner, buffer, counters)
+
+    @property
+    def progress(self) -> float:
+        """How much of the budget is spent, from 0 to 1."""
+        by_steps = self.counters.env_steps / self.config.env_steps if self.config.env_steps else 0.0
+        return min(max(self.counters.episodes / self.config.episodes, by_steps), 1.0)
+
+    def count_episodes(self, success: np.ndarray, length: np.ndarray) -> None:
+        count = self.counters
+        count.iteration += 1
+        count.episodes += len(success)
+        count.env_steps += int(length.sum())
+        count.recent_success = (*count.recent_success, *success.tolist())[-RECENT:]
+        count.finished = self.progress >= 1.0
+
+    def count_losses(self, metrics: Metrics) -> None:
+        loss = float(metrics["loss"])
+        if not np.isfinite(loss):
+            kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
+            raise ClearningError(
+                f"The loss is no longer finite at update {int(self.learner.updates)}: "
+                f"try a smaller --learning-rate.{kept}"
+            )
+        self.counters.losses = (*self.counters.losses, loss)
+
+    def is_due(self, every: int) -> bool:
+        """Whether this iteration crossed a multiple of `every` episodes, or was the last."""
+        before = self.counters.episodes - self.config.parallel_envs
+        return self.counters.finished or self.counters.episodes // every > before // every
+
+    def evaluate(self) -> dict[str, Any]:
+        """Run the test set and write a row of metrics."""
+        began = time.perf_counter()
+        count = self.counters
+        agent = self.agent()
+        found = evaluate(agent.network, self.env, self.config, Dial(self.config.alpha), optimum=False).summary()
+        count.seconds += time.perf_counter() - began
+        row = {
+            "episodes": count.episodes,
+            "env_steps": count.env_steps,
+            "updates": int(self.learner.updates),
+            "train_success": float(np.mean(count.recent_success)),
+            "loss": float(np.mean(count.losses)) if count.losses else None,
+            **{f"eval_{k}": found[k] for k in ("success", "steps", "distance", "final_distance")},
+            "learning_rate": float(learning_rate(self.config, self.progress)),
+            "seconds": count.seconds,
+        }
+        count.losses = ()
+        if self.folder:
+            count.metrics_bytes = self.folder.append_metrics(row)
+        return row
+
+    def save(self) -> None:
+        if self.folder:
+            self.folder.save_checkpoint(self.learner, self.buffer, self.counters)
+            self.agent().save(self.folder.agent_file)
+
+    def agent(self) -> Agent:
+        network = self.learner.target if self.config.act_with == "average" else self.learner.network
+        return Agent(network, self.env.spec, self.config, self.custom_network)
+
+    def call(self, callback: Callable[[Agent, dict[str, Any]], Any] | None, **record: Any) -> bool:
+        """Call a user's function; False if it asks to stop."""
+        if callback is None:
+            return True
+        return callback(self.agent(), {**vars(self.counters), **record}) is not False
+
+    def status(self, rate: float, last_evaluation: dict[str, Any] | None) -> Status:
+        recent = self.counters.recent_success
+        success = float(np.mean(recent)) if recent else None
+        updates = int(self.learner.updates)
+        return Status(
+            replace(self.counters), self.config, self.progress, updates, rate, success, last_evaluation
+        )
+
+    def farewell(self) -> str:
+        where = f"saved; go on with `clearning resume {self.folder.path}`" if self.folder else "not saved: no folder"
+        return f"Stopped after {self.counters.episodes} episodes, {where}."
+
+
+@contextmanager
+def catch_signals() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying of them; a second SIGINT is no longer caught."""
+    caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught  # only the main thread may set handlers
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        caught.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

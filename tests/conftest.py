@@ -1,0 +1,72 @@
+"""What all tests share: settings, statistics with a stated false-alarm rate, and random finite worlds."""
+
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["MPLBACKEND"] = "Agg"
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from clearning.core.tabular import FiniteMDP
+
+# The same examples on every run. `pytest --hypothesis-profile=explore` looks for new ones.
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "clearning",
+    deadline=None,
+    max_examples=40,
+    derandomize=True,
+    suppress_health_check=_SLOW_IS_FINE,
+)
+settings.register_profile(
+    "explore", deadline=None, max_examples=400, suppress_health_check=_SLOW_IS_FINE
+)
+settings.load_profile("clearning")
+
+# How often a statistical test would fail although the code is right, had its key not been fixed.
+FALSE_ALARM = 1e-6
+
+
+def assert_frequencies(observed: np.ndarray, probability: np.ndarray) -> None:
+    """Counts come from a distribution (chi-square); what has no probability must not occur at all."""
+    observed, probability = np.ravel(observed), np.ravel(probability)
+    possible = probability > 0
+    assert observed[~possible].sum() == 0
+    expected = observed.sum() * probability[possible] / probability.sum()
+    assert expected.min() >= 5, "too few draws for a chi-square test"
+    assert stats.chisquare(observed[possible], expected).pvalue > FALSE_ALARM
+
+
+def assert_share(count: int, total: int, probability: float) -> None:
+    """So many of the total are what a probability would give (exact binomial test)."""
+    assert stats.binomtest(int(count), int(total), probability).pvalue > FALSE_ALARM
+
+
+@st.composite
+def finite_mdps(
+    draw,
+    *,
+    states: tuple[int, int] = (2, 5),
+    actions: tuple[int, int] = (1, 3),
+    deterministic: bool | None = None,
+    identity: bool | None = None,
+) -> FiniteMDP:
+    """Worlds with some absorbing states, and states themselves or any sets of states as goals."""
+    n, m = draw(st.integers(*states)), draw(st.integers(*actions))
+    one_outcome = draw(st.booleans()) if deterministic is None else deterministic
+    goals_are_states = draw(st.booleans()) if identity is None else identity
+    if one_outcome:
+        table = np.eye(n)[draw(hnp.arrays(np.int64, (n, m), elements=st.integers(0, n - 1)))]
+    else:
+        weight = draw(hnp.arrays(np.int64, (n, m, n), elements=st.integers(0, 3))).astype(np.float64)
+        weight[..., 0] += weight.sum(-1) == 0
+        table = weight / weight.sum(-1, keepdims=True)
+    dead = draw(hnp.arrays(np.bool_, n))
+    table[dead] = np.eye(n)[dead][:, None, :]
+    goals = draw(st.integers(1, 3))
+    reached = np.eye(n, dtype=bool) if goals_are_states else draw(hnp.arrays(np.bool_, (n, goals)))
+    return FiniteMDP(table, reached, dead)
