@@ -2,7 +2,7 @@
 
     python examples/own_environment.py
 
-Six methods and a spec make an environment. Random keys are arguments and everything is `jax.numpy`, so that
+Seven methods and a spec make an environment. Random keys are arguments and everything is `jax.numpy`, so that
 whole episodes run inside one compiled program.
 """
 
@@ -69,6 +69,7 @@ def main() -> None:
     for start in (jnp.array([0.0, 5.0]), jnp.array([0.0, 1.0])):
         print(f"From {start.tolist()}: first '{strokes[int(agent.act(start, goal))]}'.")
         for horizon in (6, 10, 20):
+            # From (0, 5) the best there is: 0.13, 0.94 and 1.00. From (0, 1): 0.00, 0.42 and 0.99.
             chance = float(agent.reach_probability(start, goal, horizon))
             print(f"  ashore at {goal.tolist()} within {horizon:2} strokes: {chance:.2f}")
 

@@ -19,6 +19,7 @@ def train(
     *,
     env: Any = None,
     seed: int = 0,
+    preset_name: str | None = None,
     out: str | Path | None = None,
     callbacks: Callbacks | None = None,
     network: NetworkBuilder | None = None,
@@ -30,6 +31,7 @@ def train(
 
     preset: a preset's name or a whole Config; without either, the default settings.
     env: your own environment (see `clearning.GoalEnv`); without it, the config's.
+    preset_name: what to call a Config in the run folder, where it started from a preset.
     out: a run folder to write metrics, checkpoints and the agent to; without it, nothing is written.
     network: a function (spec, config, key) -> network, for your own (see `clearning.Network`).
     settings: single settings by their names in `Config`.
@@ -37,7 +39,7 @@ def train(
     config = preset if isinstance(preset, Config) else find_preset(preset) if preset else Config()
     config = replace_settings(config, settings)
     folder = RunFolder(out) if out is not None else None
-    name = preset if isinstance(preset, str) else None
+    name = preset if isinstance(preset, str) else preset_name
     world = _checked_env(env) if env is not None else make(config.env, config.env_options)
     if tensorboard and folder is None:
         raise UsageError("TensorBoard files need a run folder: give `out`.")

@@ -60,7 +60,7 @@ def build_engine(env: Any, config: Config) -> Engine:
 
     return Engine(
         # The buffer is written in place; a copy of it per episode would cost more than the episode.
-        collect=eqx.filter_jit(collect_episodes, donate="none"),
+        collect=eqx.filter_jit(collect_episodes, donate="all-except-first"),
         update=eqx.filter_jit(update_many),
     )
 

@@ -1,0 +1,289 @@
+"""The command line: `clearning train`, `eval`, `plot`, `presets`, `resume`, `oracle`."""
+
+import difflib
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from clearning.config import Config
+from clearning.errors import ClearningError, UsageError
+
+Positional = tyro.conf.Positional
+
+
+@dataclass(frozen=True)
+class TrainArgs:
+    """Train an agent and keep everything in a run folder.
+
+    Every setting of the preset can be changed by its name, as in
+    `clearning train dubins-car --episodes 300 --hidden 128 128`.
+    """
+
+    config: tyro.conf.OmitArgPrefixes[Config]
+    seed: int = 0
+    """Random seed: the same seed on the same machine gives the same bits."""
+    seeds: str = ""
+    """Several seeds, one run folder each, as in 0-4 or 0,3,7."""
+    out: str = ""
+    """The run folder (with --seeds, the folder above them). Default: runs/PRESET/seed-N."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files (needs the extra `tensorboard`)."""
+
+
+@dataclass(frozen=True)
+class ResumeArgs:
+    """Go on with an interrupted training; the result is the same bits as without the interruption."""
+
+    run: Positional[str]
+    """The run folder."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files (needs the extra `tensorboard`)."""
+
+
+@dataclass(frozen=True)
+class EvalArgs:
+    """Evaluate a run, or all seeds in a folder, on its environment's test goals, beside the optimum."""
+
+    run: Positional[str]
+    """A run folder, or a folder of several seeds."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+    alpha: float | None = None
+    """The dial: pick the smallest horizon with this share of the best probability. Small is fast, 1 is safe."""
+    horizon: int | None = None
+    """Act for a fixed horizon instead: it counts down, and the episode ends at 0."""
+    receding: bool = False
+    """With --horizon: keep the horizon instead of counting it down."""
+    state: str = ""
+    """Start from this state only, as in 1,0 (with --goal)."""
+    goal: str = ""
+    """Go to this goal only, as in 1,6 (with --state)."""
+    rollouts: int = 1000
+    """Episodes for --state and --goal."""
+    eval_seed: int = 0
+    """Random seed of the evaluation."""
+
+
+@dataclass(frozen=True)
+class PlotArgs:
+    """Draw a run's figures: learning curve, trajectories, heat maps of C, policies by horizon."""
+
+    run: Positional[str]
+    """A run folder, or a folder of several seeds."""
+    out: str = ""
+    """Where to put them. Default: RUN/figures."""
+
+
+@dataclass(frozen=True)
+class PresetsArgs:
+    """List the presets."""
+
+
+@dataclass(frozen=True)
+class OracleArgs:
+    """The exact answer, where there is one: C* by dynamic programming, or search for the car."""
+
+    env: Positional[str]
+    """frozen-lake, mini-maze or dubins-car."""
+    state: str
+    """The full state, as in 1,0 (the car: x,y,cos,sin)."""
+    goal: str
+    """The goal, as in 1,6."""
+    horizon: int
+    """At most this many steps."""
+    json: bool = False
+    """Print one JSON object."""
+    env_options: dict[str, bool | int | float | str] = field(default_factory=dict)
+    """Options of the environment, as in `--env-options stochastic True`."""
+
+
+def _train(preset_name: str, args: TrainArgs) -> None:
+    from clearning.api import train
+    from clearning.envs import make
+
+    make(args.config.env, args.config.env_options)  # a bad environment is better told before any folder is made
+    seeds = _parse_seeds(args.seeds) if args.seeds else [args.seed]
+    parent = Path(args.out) if args.out else Path("runs") / preset_name
+    runs = [parent / f"seed-{s}" if args.seeds or not args.out else parent for s in seeds]
+    for run in runs:  # all are checked before the first trains
+        if (run / "config.json").exists():
+            raise UsageError(
+                f"{run} already holds a run: go on with `clearning resume {run}`, or choose another --out."
+            )
+    for seed, run in zip(seeds, runs, strict=True):
+        train(args.config, preset_name=preset_name, seed=seed, out=run, tensorboard=args.tensorboard)
+        _say(f"Trained {run}. Next: `clearning eval {run}`, `clearning plot {run}`.")
+
+
+def _resume(args: ResumeArgs) -> None:
+    from clearning.api import resume
+
+    resume(args.run, tensorboard=args.tensorboard)
+    _say(f"{args.run} is finished. Next: `clearning eval {args.run}`.")
+
+
+def _eval(args: EvalArgs) -> None:
+    from clearning import report
+
+    dial = report.dial_from(args.alpha, args.horizon, args.receding)
+    if bool(args.state) != bool(args.goal):
+        raise UsageError("--state and --goal go together: give both or neither.")
+    if args.state:
+        pair = (_parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal"))
+        found = report.evaluate_pair(args.run, dial, *pair, args.rollouts, args.eval_seed)
+    else:
+        found = report.evaluate_runs(args.run, dial, args.eval_seed)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        report.print_evaluation(found)
+
+
+def _plot(args: PlotArgs) -> None:
+    from clearning.plots import plot_run
+
+    for path in plot_run(args.run, args.out or None):
+        print(path)
+
+
+def _presets(args: PresetsArgs) -> None:
+    from clearning.presets import PRESETS
+
+    table = Table("preset", "what it is", "episodes", box=None, pad_edge=False)
+    for name, build in PRESETS.items():
+        first_line = (inspect.getdoc(build) or "").splitlines()[0]
+        table.add_row(f"[bold]{name}[/]", first_line, str(build().episodes))
+    Console().print(table)
+
+
+def _oracle(args: OracleArgs) -> None:
+    from clearning import report
+
+    state, goal = _parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal")
+    answer = report.oracle(args.env, args.env_options, state, goal, args.horizon)
+    if args.json:
+        print(json.dumps(answer))
+    else:
+        for name, value in answer.items():
+            print(f"{name}: {value}")
+
+
+COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
+    "eval": (EvalArgs, _eval),
+    "plot": (PlotArgs, _plot),
+    "presets": (PresetsArgs, _presets),
+    "resume": (ResumeArgs, _resume),
+    "oracle": (OracleArgs, _oracle),
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run a command; exit with 2 for wrong usage, 1 for anything else that failed."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        _dispatch(argv)
+    except UsageError as error:
+        _fail(error, 2)
+    except ClearningError as error:
+        _fail(error, getattr(error, "exit_code", 1))
+    except KeyboardInterrupt:
+        _fail(ClearningError("Interrupted."), 130)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _dispatch(argv: list[str]) -> None:
+    if not argv or argv[0] in ("-h", "--help"):
+        _print_overview()
+        return
+    if argv[0] == "--version":
+        from clearning.runs import package_version
+
+        print(package_version())
+        return
+    command, rest = argv[0], argv[1:]
+    if command == "train":
+        _dispatch_train(rest)
+    elif command in COMMANDS:
+        kind, run = COMMANDS[command]
+        run(tyro.cli(kind, args=rest, prog=f"clearning {command}", description=inspect.getdoc(kind)))
+    else:
+        raise UsageError(f"There is no command '{command}'. {_nearest(command, ['train', *COMMANDS])}")
+
+
+def _dispatch_train(rest: list[str]) -> None:
+    from clearning.presets import PRESETS, preset
+
+    if not rest or rest[0] in ("-h", "--help"):
+        print("usage: clearning train PRESET [--seed N | --seeds 0-4] [--out DIR] [--SETTING VALUE ...]\n")
+        print(inspect.getdoc(TrainArgs))
+        print("\nPresets (`clearning train PRESET --help` lists every setting with the preset's value):")
+        for name in PRESETS:
+            print(f"  {name}")
+        if not rest:
+            raise UsageError("train needs a preset, as in `clearning train dubins-car`.")
+        return
+    if rest[0].startswith("-"):
+        raise UsageError("The preset comes first, as in `clearning train dubins-car --seed 1`.")
+    name, default = rest[0], preset(rest[0])
+    args = tyro.cli(
+        Annotated[TrainArgs, tyro.conf.arg(name="")],
+        args=rest[1:],
+        default=TrainArgs(config=default),
+        prog=f"clearning train {name}",
+        description=f"{inspect.getdoc(TrainArgs)}\n\nThis preset: {inspect.getdoc(PRESETS[name])}",
+    )
+    _train(name, args)
+
+
+def _print_overview() -> None:
+    console = Console()
+    console.print("[bold]clearning[/]: how surely can a goal be reached within h steps, and how to get there.\n")
+    table = Table("command", "what it does", box=None, pad_edge=False)
+    for name, kind in {"train": TrainArgs, **{n: k for n, (k, _) in COMMANDS.items()}}.items():
+        table.add_row(f"[bold]clearning {name}[/]", (inspect.getdoc(kind) or "").splitlines()[0])
+    console.print(table)
+    console.print("\nStart with `clearning train dubins-car`; each command explains itself with --help.")
+
+
+def _parse_seeds(text: str) -> list[int]:
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise UsageError(f"--seeds takes a range or a list, as in 0-4 or 0,3,7, not '{text}'.")
+    return seeds
+
+
+def _parse_numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option} takes numbers separated by commas, as in 1,0, not '{text}'.") from None
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean '{near[0]}'?" if near else f"The commands are {', '.join(known)}."
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _fail(error: ClearningError, code: int) -> None:
+    _say(f"clearning: {error}")
+    sys.exit(code)

@@ -1,0 +1,288 @@
+"""From the ring to batches: where goals come from, and what is said about them."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM, assert_frequencies, assert_share
+from jax import Array
+from scipy import stats
+
+from clearning import buffer as ring
+from clearning.batches import sample_batch
+from clearning.config import Config
+from clearning.envs import FrozenLake
+from clearning.types import Batch, EnvSpec, Episodes, GoalCheck, StepBound
+
+# Each source of goals has a range of its own, so that a goal tells where it came from: states are
+# 100·episode + step, an episode's own goal is −1 − episode, random goals are 10⁴ and more, nearby ones 10⁶.
+RANDOM, NEARBY = 10_000, 1_000_000
+ONLY = {"goal_future": 0.0, "goal_episode": 0.0, "goal_random": 0.0, "goal_nearby": 0.0}
+LENGTHS = [1, 4, 2, 6]
+DEAD = [True, False, True, False]
+SIZE = 20_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """What sample_batch asks of an environment on a line; goals are drawn from 0 to `spread` above RANDOM."""
+
+    random_from: float = RANDOM
+    spread: int = 50
+    nearby_from: float = NEARBY
+    slack: float = 0.0
+
+    @property
+    def spec(self) -> EnvSpec:
+        check = GoalCheck((0,), "linf", 0.5)
+        bound = StepBound("l1", per_step=2.0, slack=self.slack)
+        return EnvSpec("line", (0.0, 0.0), (1e6, 1e6), (0.0,), (1e6,), ("only",), 6, check, bound)
+
+    def sample_goal(self, key: Array) -> Array:
+        return self.random_from + jax.random.randint(key, (1,), 0, self.spread).astype(jnp.float32)
+
+    def sample_goal_within(self, key: Array, achieved: Array, distance: Array) -> Array:
+        return self.nearby_from + achieved + distance  # as far as allowed: what was allowed can be read off
+
+    def reached(self, achieved: Array, goal: Array) -> Array:
+        return self.spec.goal_check.reached(achieved, goal)
+
+
+@cache
+def line_buffer() -> ring.Buffer:
+    """Episodes of LENGTHS; the state observed at step t of episode e is [e, t], achieved 100·e + t."""
+    e, t = np.meshgrid(np.arange(len(LENGTHS)), np.arange(7), indexing="ij")
+    padding = t > np.array(LENGTHS)[:, None]
+    return ring.add(
+        ring.init(Line().spec, 40),
+        Episodes(
+            observation=jnp.asarray(np.where(padding[..., None], -777, np.stack([e, t], -1)), jnp.float32),
+            achieved=jnp.asarray(np.where(padding, -777, 100 * e + t)[..., None], jnp.float32),
+            action=jnp.asarray((10 * e + t)[:, :-1], jnp.int32),
+            goal=jnp.asarray(-1.0 - np.arange(len(LENGTHS))[:, None], jnp.float32),
+            length=jnp.asarray(LENGTHS),
+            dead=jnp.asarray(DEAD),
+            success=jnp.zeros(len(LENGTHS), bool),
+        ),
+    )
+
+
+def draw(env, buffer: ring.Buffer, key: int = 0, progress: float = 0.0, **settings) -> Batch:
+    """A big batch, as numpy arrays."""
+    config = Config(**({"batch_size": SIZE, "max_horizon": 5} | settings))
+    sampled = jax.jit(lambda k, b, p: sample_batch(k, b, env, config, p))
+    batch = sampled(jax.random.key(key), buffer, jnp.float32(progress))
+    return jax.tree.map(np.asarray, batch)
+
+
+def only(source: str) -> dict[str, float]:
+    return ONLY | {f"goal_{source}": 1.0}
+
+
+@cache
+def line_batch(source: str) -> Batch:
+    return draw(Line(), line_buffer(), **only(source))
+
+
+def test_batch_carries_whole_transitions():
+    batch = line_batch("future")
+    e, t = batch.observation.astype(int).T
+    np.testing.assert_array_equal(batch.next_observation, np.stack([e, t + 1], -1))
+    np.testing.assert_array_equal(batch.action, 10 * e + t)
+    assert (t < np.array(LENGTHS)[e]).all()
+    expected = [(n, step) for n, length in enumerate(LENGTHS) for step in range(length)]
+    assert sorted({*zip(e.tolist(), t.tolist(), strict=True)}) == expected
+
+
+def test_dead_only_after_the_last_step_of_a_deadly_episode():
+    batch = line_batch("future")
+    e, t = batch.observation.astype(int).T
+    expected = np.array(DEAD)[e] & (t == np.array(LENGTHS)[e] - 1)
+    np.testing.assert_array_equal(batch.dead, expected)
+    assert expected.any()
+    assert not expected.all()
+
+
+def test_future_goals_come_from_later_in_the_same_episode():
+    """Strictly later than s, the last state included, each of them as often as the others."""
+    batch = line_batch("future")
+    e, t = batch.observation.astype(int).T
+    goal_episode, goal_step = np.divmod(batch.goal[:, 0].astype(int), 100)
+    np.testing.assert_array_equal(goal_episode, e)
+    assert (goal_step > t).all()
+    assert (goal_step <= np.array(LENGTHS)[e]).all()
+    for n, length in enumerate(LENGTHS):
+        for step in range(length - 1):  # at the last step there is one goal only
+            here = (e == n) & (t == step)
+            seen = np.bincount(goal_step[here], minlength=length + 1)
+            assert_frequencies(seen, np.arange(length + 1) > step)
+    assert not batch.reached_before.any()
+    np.testing.assert_array_equal(batch.reached, goal_step == t + 1)
+
+
+def test_episode_goals_are_the_episodes_own():
+    batch = line_batch("episode")
+    np.testing.assert_array_equal(batch.goal[:, 0], -1 - batch.observation[:, 0])
+    assert not batch.reached.any()
+
+
+def test_random_goals_are_drawn_as_the_environment_draws_them():
+    goal = line_batch("random").goal[:, 0].astype(int)
+    assert_frequencies(np.bincount(goal - RANDOM, minlength=50), np.ones(50))
+
+
+def test_nearby_goals_may_be_as_far_as_the_horizon_allows():
+    """The environment is asked for goals within per_step·h of the state itself."""
+    batch = line_batch("nearby")
+    e, t = batch.observation.astype(int).T
+    np.testing.assert_array_equal(batch.goal[:, 0] - NEARBY, 100 * e + t + 2 * batch.horizon)
+
+
+def test_sources_mixed_with_their_probabilities():
+    """Each count is binomial; the false-alarm rate of each is 1e-6."""
+    shares = {"goal_future": 0.45, "goal_episode": 0.15, "goal_random": 0.3, "goal_nearby": 0.1}
+    goal = draw(Line(), line_buffer(), **shares).goal[:, 0]
+    assert_share((goal < 0).sum(), SIZE, 0.15)
+    assert_share(((goal >= 0) & (goal < RANDOM)).sum(), SIZE, 0.45)
+    assert_share(((goal >= RANDOM) & (goal < NEARBY)).sum(), SIZE, 0.3)
+    assert_share((goal >= NEARBY).sum(), SIZE, 0.1)
+
+
+def test_default_shares_sum_to_a_hindsight_mix():
+    goal = draw(Line(), line_buffer()).goal[:, 0]
+    assert_share(((goal >= 0) & (goal < RANDOM)).sum(), SIZE, 0.56)
+    assert_share((goal < 0).sum(), SIZE, 0.14)
+    assert_share((goal >= RANDOM).sum(), SIZE, 0.3)
+
+
+@pytest.mark.parametrize("choice", ["transition", "episode", "recent"])
+def test_transitions_are_chosen_as_the_config_says(choice):
+    batch = draw(Line(), line_buffer(), choose=choice, **only("episode"))
+    weight = {"transition": LENGTHS, "episode": [1, 1, 1, 1], "recent": [1, 3, 5, 7]}[choice]
+    seen = np.bincount(batch.observation[:, 0].astype(int), minlength=4)
+    assert_frequencies(seen, np.array(weight) / sum(weight))
+
+
+# Goals in 100..104, the achieved states of episode 1, can be reached: what is said about them is checked.
+CLOSE = Line(random_from=100.0, spread=5)
+
+
+def test_reached_flags():
+    batch = draw(CLOSE, line_buffer(), goal_tries=1, **only("random"))
+    e, t = batch.observation.astype(int).T
+    before, after, goal = 100 * e + t, 100 * e + t + 1, batch.goal[:, 0]
+    np.testing.assert_array_equal(batch.reached_before, before == goal)
+    np.testing.assert_array_equal(batch.reached, after == goal)
+    assert batch.reached_before.any()
+    assert batch.reached.any()
+
+
+@pytest.mark.parametrize("tries", [1, 2, 3])
+def test_tries_make_reached_pairs_rarer(tries):
+    """With two goals, one of them reached at s: all tries must fail for a reached pair, 2^−tries."""
+    buffer = ring.add(
+        ring.init(Line().spec, 8),
+        Episodes(
+            observation=jnp.zeros((1, 2, 2)),
+            achieved=jnp.array([[[100.0], [200.0]]]),
+            action=jnp.zeros((1, 1), jnp.int32),
+            goal=jnp.zeros((1, 1)),
+            length=jnp.array([1]),
+            dead=jnp.array([False]),
+            success=jnp.array([False]),
+        ),
+    )
+    batch = draw(Line(random_from=100.0, spread=2), buffer, goal_tries=tries, **only("random"))
+    assert_share(batch.reached_before.sum(), SIZE, 0.5**tries)
+
+
+def test_pairs_with_no_other_goal_stay_reached():
+    batch = draw(Line(random_from=100.0, spread=1), line_buffer(), goal_tries=4, **only("random"))
+    np.testing.assert_array_equal(batch.goal, 100.0)
+    np.testing.assert_array_equal(batch.reached_before, (batch.observation == [1, 0]).all(1))
+    assert batch.reached_before.any()
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.5])
+def test_min_steps_from_the_next_state_where_asked_for(slack):
+    batch = draw(Line(100.0, 5, slack=slack), line_buffer(), rule_out=True, **only("random"))
+    e, t = batch.observation.astype(int).T
+    distance = np.abs(100 * e + t + 1 - batch.goal[:, 0])
+    np.testing.assert_array_equal(batch.min_steps, np.maximum(np.ceil((distance - slack) / 2), 0))
+    assert {0.0, 1.0, 2.0} <= {*batch.min_steps.tolist()}
+    assert (batch.min_steps[batch.reached] == 0).all()
+
+
+def test_min_steps_is_nothing_unless_asked_for():
+    batch = draw(CLOSE, line_buffer(), rule_out=False, **only("random"))
+    assert batch.min_steps.shape == (SIZE,)
+    np.testing.assert_array_equal(batch.min_steps, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "progress", "exponent"),
+    [
+        ("sampled-horizon", 0.0, 2.0),
+        ("sampled-horizon", 0.5, 1.0),
+        ("sampled-horizon", 1.0, 0.0),
+        ("all-horizons", 0.0, 0.0),  # there a horizon is drawn only to choose a goal
+    ],
+)
+def test_horizons_drawn_for_the_batch(form, progress, exponent):
+    batch = draw(Line(), line_buffer(), progress=progress, form=form, kappa=2.0, **only("episode"))
+    seen = np.bincount(batch.horizon, minlength=6)[1:]
+    assert_frequencies(seen, np.arange(1, 6) ** -exponent / (np.arange(1, 6) ** -exponent).sum())
+
+
+# The scheme for stochastic worlds on the lake itself: one state, two outcomes, each with its own episode.
+
+
+@cache
+def lake_batch() -> Batch:
+    states = jnp.array([[[3.0, 1.0], [3.0, 2.0]], [[3.0, 1.0], [2.0, 1.0]]])
+    buffer = ring.add(
+        ring.init(FrozenLake().spec, 8),
+        Episodes(
+            observation=states,
+            achieved=states,
+            action=jnp.zeros((2, 1), jnp.int32),
+            goal=jnp.array([[3.0, 2.0], [0.0, 6.0]]),
+            length=jnp.array([1, 1]),
+            dead=jnp.array([False, False]),
+            success=jnp.array([True, False]),
+        ),
+    )
+    return draw(FrozenLake(), buffer, max_horizon=3, rule_out=True, **only("nearby"))
+
+
+def test_nearby_goals_lie_within_the_horizon_and_are_uniform():
+    batch = lake_batch()
+    cells = FrozenLake().cells
+    number = {tuple(cell): i for i, cell in enumerate(cells.tolist())}
+    distance = np.abs(cells - [3, 1]).sum(1)
+    goal = np.array([number[tuple(g)] for g in batch.goal.astype(int).tolist()])
+    for h in (1, 2, 3):
+        seen = np.bincount(goal[batch.horizon == h], minlength=len(cells))
+        assert_frequencies(seen, (distance <= h) & (distance > 0))
+
+
+def test_nearby_goals_do_not_depend_on_the_outcome():
+    """Given s and h, the goal is independent of s': that is what hindsight lacks in a stochastic world."""
+    batch = lake_batch()
+    went_up = batch.next_observation[:, 1] == 2
+    assert_share(went_up.sum(), SIZE, 0.5)
+    goal = (batch.goal[:, 0] * 7 + batch.goal[:, 1]).astype(int)
+    for h in (1, 2, 3):
+        here = batch.horizon == h
+        table = np.stack([np.bincount(goal[here & side], minlength=35) for side in (went_up, ~went_up)])
+        assert stats.chi2_contingency(table[:, table.sum(0) > 0]).pvalue > FALSE_ALARM
+
+
+def test_lake_min_steps_is_the_l1_distance():
+    batch = lake_batch()
+    distance = np.abs(batch.next_observation - batch.goal).sum(1)
+    np.testing.assert_array_equal(batch.min_steps, distance)
+    assert distance.max() == 4
