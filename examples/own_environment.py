@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 import clearning
-from clearning.types import EnvSpec, GoalCheck
+from clearning import EnvSpec, GoalCheck
 
 WIDTH, LENGTH = 7, 8  # from bank to bank, and down to the edge of the waterfall
 SAME_SPOT = GoalCheck(coordinates=(0, 1), norm="linf", radius=0.5)

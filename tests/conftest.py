@@ -22,9 +22,7 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=_SLOW_IS_FINE,
 )
-settings.register_profile(
-    "explore", deadline=None, max_examples=400, suppress_health_check=_SLOW_IS_FINE
-)
+settings.register_profile("explore", deadline=None, max_examples=400, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile("clearning")
 
 # How often a statistical test would fail although the code is right, had its key not been fixed.

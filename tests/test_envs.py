@@ -266,14 +266,16 @@ def test_car_agrees_with_recorded_transitions():
     data = np.load(Path(__file__).parent / "data" / "dubins_transitions.npz")
     states, actions, recorded = data["state"], data["action"].astype(int), data["next_state"]
     step = jax.vmap(DubinsCar().step, in_axes=(None, 0, 0))
-    ours = np.asarray(step(jax.random.key(0), jnp.asarray(states, jnp.float32), jnp.asarray(actions)))
-    differ = np.flatnonzero(np.abs(ours - recorded).max(-1) > 1e-4)
-    assert len(differ) <= 0.01 * len(states)
-    for i in differ:
-        _, asked = drive(states[i], actions[i])
-        assert min(map(edge_distance, asked)) < 1e-5, "a difference that rounding does not explain"
-    # What decides at a boundary is rounding; the turn is the same there too.
-    np.testing.assert_allclose(ours[:, 2:], recorded[:, 2:], atol=1e-4)
+    # Compiled and uncompiled arithmetic round differently; a run is always compiled.
+    for compiled, most in ((jax.jit(step), 0.01), (step, 0.02)):
+        ours = np.asarray(compiled(jax.random.key(0), jnp.asarray(states, jnp.float32), jnp.asarray(actions)))
+        differ = np.flatnonzero(np.abs(ours - recorded).max(-1) > 1e-4)
+        assert len(differ) <= most * len(states)
+        for i in differ:
+            _, asked = drive(states[i], actions[i])
+            assert min(map(edge_distance, asked)) < 1e-5, "a difference that rounding does not explain"
+        # The turn does not depend on any of this.
+        np.testing.assert_allclose(ours[:, 2:], recorded[:, 2:], atol=1e-4)
 
 
 def test_car_agrees_with_the_rule_told_plainly():

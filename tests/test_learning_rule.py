@@ -1,5 +1,6 @@
 """The learner's own code on lookup tables: it reaches the exact values, and each part does what it says."""
 
+import itertools
 from functools import cache
 
 import equinox as eqx
@@ -84,8 +85,8 @@ def risky_or_safe() -> FiniteMDP:
     return FiniteMDP(table, np.eye(5, dtype=bool), np.arange(5) == 4)
 
 
-def every_example(mdp: FiniteMDP, horizons: int, min_steps: float = 0.0) -> Batch:
-    """All (s, a, s', g, h), each s' as often as it is likely; episodes end in dead states, so no s is dead."""
+def every_example(mdp: FiniteMDP, horizons: int) -> Batch:
+    """All (s, a, s', g, h), each s' as often as it is likely. Episodes end in dead states: no s is dead."""
     copies = (4 * mdp.transition * ~mdp.dead[:, None, None]).astype(int)
     visits = np.repeat(np.argwhere(copies >= 0), copies.ravel(), axis=0)
     goals, h = mdp.reached.shape[1], np.arange(1, horizons + 1)
@@ -101,7 +102,7 @@ def every_example(mdp: FiniteMDP, horizons: int, min_steps: float = 0.0) -> Batc
         reached_before=jnp.asarray(mdp.reached[s, g]),
         reached=jnp.asarray(mdp.reached[after, g]),
         dead=jnp.asarray(mdp.dead[after]),
-        min_steps=jnp.full(len(rows), min_steps),
+        min_steps=jnp.zeros(len(rows)),
     )
 
 
@@ -228,9 +229,11 @@ VALUED = [[0.15, 0.9, 0.7], [0.95, 0.25, 0.7], [0.6, 0.6, 0.7]]
 
 
 def test_double_target_in_the_all_horizon_form():
-    """The online table picks action 0 at h = 1 and 1 at h = 2; the target table, which disagrees, values them."""
+    """The online table picks action 0 at h = 1 and 1 at h = 2; the target, which disagrees, values them."""
     online, target = Table(table_at_next(ONLINE)), Table(table_at_next(VALUED))
-    np.testing.assert_allclose(example_target(C_RULE, online, target, example()), [0.0, 0.15, 0.25], rtol=1e-5)
+    np.testing.assert_allclose(
+        example_target(C_RULE, online, target, example()), [0.0, 0.15, 0.25], rtol=1e-5
+    )
     swapped = example_target(C_RULE, target, online, example())
     np.testing.assert_allclose(swapped, [0.0, 0.2, 0.1], rtol=1e-5)
 
@@ -349,7 +352,7 @@ def test_target_copied_every_so_many_updates():
 
 def test_target_averaged_at_every_update():
     learners = repeated_updates(Config(target_rate=0.25), 4)
-    for before, after in zip(learners, learners[1:], strict=False):
+    for before, after in itertools.pairwise(learners):
         expected = 0.75 * before.target.logits + 0.25 * after.network.logits
         np.testing.assert_allclose(after.target.logits, expected, rtol=1e-5, atol=1e-6)
     assert np.abs(learners[-1].target.logits - learners[-1].network.logits).max() > 0.01
@@ -398,7 +401,9 @@ def test_gradient_against_finite_differences(form, reached_before, mask_reached)
 
         directions = np.random.default_rng(0).normal(size=(5, flat.size))
         steps = jnp.asarray(np.concatenate([directions, -directions])) * 1e-6
-        values, slope = jax.jit(lambda w, d: (jax.vmap(lambda e: loss(w + e))(d), jax.grad(loss)(w)))(flat, steps)
+        values, slope = jax.jit(lambda w, d: (jax.vmap(lambda e: loss(w + e))(d), jax.grad(loss)(w)))(
+            flat, steps
+        )
     assert values.dtype == slope.dtype == np.float64
     analytic = directions @ np.asarray(slope)
     assert np.abs(analytic).min() > 1e-4

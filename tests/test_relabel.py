@@ -70,11 +70,20 @@ def line_buffer() -> ring.Buffer:
     )
 
 
-def draw(env, buffer: ring.Buffer, key: int = 0, progress: float = 0.0, **settings) -> Batch:
+@cache
+def compiled(env, settings: tuple):
+    config = Config(batch_size=SIZE, **dict(settings))
+    # A batch is drawn once or twice: compiling quickly matters more than running quickly.
+    return jax.jit(
+        lambda key, buffer, progress: sample_batch(key, buffer, env, config, progress),
+        compiler_options={"xla_backend_optimization_level": 0},
+    )
+
+
+def draw(env, buffer: ring.Buffer, progress: float = 0.0, max_horizon: int = 5, **settings) -> Batch:
     """A big batch, as numpy arrays."""
-    config = Config(**({"batch_size": SIZE, "max_horizon": 5} | settings))
-    sampled = jax.jit(lambda k, b, p: sample_batch(k, b, env, config, p))
-    batch = sampled(jax.random.key(key), buffer, jnp.float32(progress))
+    chosen = (*sorted(settings.items()), ("max_horizon", max_horizon))
+    batch = compiled(env, chosen)(jax.random.key(0), buffer, jnp.float32(progress))
     return jax.tree.map(np.asarray, batch)
 
 
@@ -151,36 +160,29 @@ def test_sources_mixed_with_their_probabilities():
     assert_share((goal >= NEARBY).sum(), SIZE, 0.1)
 
 
-def test_default_shares_sum_to_a_hindsight_mix():
-    goal = draw(Line(), line_buffer()).goal[:, 0]
-    assert_share(((goal >= 0) & (goal < RANDOM)).sum(), SIZE, 0.56)
-    assert_share((goal < 0).sum(), SIZE, 0.14)
-    assert_share((goal >= RANDOM).sum(), SIZE, 0.3)
-
-
-@pytest.mark.parametrize("choice", ["transition", "episode", "recent"])
-def test_transitions_are_chosen_as_the_config_says(choice):
+@pytest.mark.parametrize(
+    ("choice", "weight"),
+    [("transition", LENGTHS), ("episode", [1, 1, 1, 1]), ("recent", [1, 3, 5, 7])],
+)
+def test_transitions_are_chosen_as_the_config_says(choice, weight):
     batch = draw(Line(), line_buffer(), choose=choice, **only("episode"))
-    weight = {"transition": LENGTHS, "episode": [1, 1, 1, 1], "recent": [1, 3, 5, 7]}[choice]
     seen = np.bincount(batch.observation[:, 0].astype(int), minlength=4)
     assert_frequencies(seen, np.array(weight) / sum(weight))
 
 
-# Goals in 100..104, the achieved states of episode 1, can be reached: what is said about them is checked.
-CLOSE = Line(random_from=100.0, spread=5)
-
-
 def test_reached_flags():
-    batch = draw(CLOSE, line_buffer(), goal_tries=1, **only("random"))
+    """Goals are 100..104, the states of episode 1."""
+    batch = draw(Line(random_from=100.0, spread=5), line_buffer(), goal_tries=1, **only("random"))
     e, t = batch.observation.astype(int).T
     before, after, goal = 100 * e + t, 100 * e + t + 1, batch.goal[:, 0]
     np.testing.assert_array_equal(batch.reached_before, before == goal)
     np.testing.assert_array_equal(batch.reached, after == goal)
     assert batch.reached_before.any()
     assert batch.reached.any()
+    np.testing.assert_array_equal(batch.min_steps, np.zeros(SIZE))  # nobody asked to rule goals out
 
 
-@pytest.mark.parametrize("tries", [1, 2, 3])
+@pytest.mark.parametrize("tries", [1, 3])
 def test_tries_make_reached_pairs_rarer(tries):
     """With two goals, one of them reached at s: all tries must fail for a reached pair, 2^−tries."""
     buffer = ring.add(
@@ -206,20 +208,14 @@ def test_pairs_with_no_other_goal_stay_reached():
     assert batch.reached_before.any()
 
 
-@pytest.mark.parametrize("slack", [0.0, 0.5])
-def test_min_steps_from_the_next_state_where_asked_for(slack):
-    batch = draw(Line(100.0, 5, slack=slack), line_buffer(), rule_out=True, **only("random"))
+def test_min_steps_from_the_next_state_where_asked_for():
+    """Two units a step, and one unit short of the goal is as good as there."""
+    batch = draw(Line(100.0, 5, slack=1.0), line_buffer(), rule_out=True, **only("random"))
     e, t = batch.observation.astype(int).T
     distance = np.abs(100 * e + t + 1 - batch.goal[:, 0])
-    np.testing.assert_array_equal(batch.min_steps, np.maximum(np.ceil((distance - slack) / 2), 0))
+    np.testing.assert_array_equal(batch.min_steps, np.maximum(np.ceil((distance - 1) / 2), 0))
     assert {0.0, 1.0, 2.0} <= {*batch.min_steps.tolist()}
-    assert (batch.min_steps[batch.reached] == 0).all()
-
-
-def test_min_steps_is_nothing_unless_asked_for():
-    batch = draw(CLOSE, line_buffer(), rule_out=False, **only("random"))
-    assert batch.min_steps.shape == (SIZE,)
-    np.testing.assert_array_equal(batch.min_steps, 0.0)
+    assert batch.min_steps[batch.reached].max() == 0
 
 
 @pytest.mark.parametrize(

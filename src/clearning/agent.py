@@ -1,4 +1,4 @@
-"""The trained agent a user holds: it acts, and answers questions about time and certainty, without any environment."""
+"""The trained agent a user holds: it acts, and answers questions about time and certainty."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -25,7 +25,10 @@ NetworkBuilder = Callable[[EnvSpec, Config, Array], Network]
 
 
 class Agent:
-    """A learned C-function with its goal check. Every method takes one example or any batch of them."""
+    """A learned C-function with its goal check; it needs no environment.
+
+    Every method takes one example or any batch of them.
+    """
 
     def __init__(self, network: Network, spec: EnvSpec, config: Config, custom_network: bool = False):
         self.network, self.spec, self.config = network, spec, config
@@ -36,12 +39,16 @@ class Agent:
         return self.config.max_horizon
 
     def act(
-        self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike | None = None, alpha: float | None = None
+        self,
+        obs: ArrayLike,
+        goal: ArrayLike,
+        horizon: int | ArrayLike | None = None,
+        alpha: float | None = None,
     ) -> Any:
         """The greedy action (section 3.2): at a given horizon, or at the smallest that is safe enough.
 
-        Without a horizon, it is the smallest whose probability is at least `alpha` (0.9 unless the config says
-        otherwise) of the best over all horizons: nearer 0 is faster, nearer 1 safer. With one, count it down
+        Without a horizon, it is the smallest whose probability is at least `alpha` (the config's, 0.9, unless
+        given) of the best over all horizons: nearer 0 is faster, nearer 1 safer. With one, count it down
         yourself from step to step. Returns an int for one observation, an array for a batch.
         """
         s, g, lead = self._pairs(obs, goal)
@@ -69,7 +76,7 @@ class Agent:
         return np.asarray(_best(self.network, s, g, self.spec)).reshape(*lead, self.max_horizon)
 
     def min_horizon(self, obs: ArrayLike, goal: ArrayLike, probability: float = 0.9) -> Any:
-        """The smallest horizon with at least this probability; None (a masked entry in a batch) if none has it."""
+        """The smallest horizon with at least this probability; None (in a batch: masked) if there is none."""
         if not 0 < probability <= 1:
             raise UsageError(f"probability must lie in (0, 1], not {probability}.")
         curve = self.reach_curve(obs, goal)

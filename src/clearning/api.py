@@ -44,7 +44,9 @@ def train(
     if tensorboard and folder is None:
         raise UsageError("TensorBoard files need a run folder: give `out`.")
     if folder:
-        folder.create(config, seed, name, {"custom_env": env is not None, "custom_network": network is not None})
+        folder.create(
+            config, seed, name, {"custom_env": env is not None, "custom_network": network is not None}
+        )
     return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
 
 
@@ -96,7 +98,16 @@ def _run(
 
 
 def _checked_env(env: Any) -> Any:
-    needed = ("spec", "initial_state", "sample_goal", "step", "observe", "achieved_goal", "is_dead", "reached")
+    needed = (
+        "spec",
+        "initial_state",
+        "sample_goal",
+        "step",
+        "observe",
+        "achieved_goal",
+        "is_dead",
+        "reached",
+    )
     missing = [name for name in needed if not hasattr(env, name)]
     if missing:
         raise UsageError(

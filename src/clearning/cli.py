@@ -57,7 +57,7 @@ class EvalArgs:
     json: bool = False
     """Print one JSON object instead of a table."""
     alpha: float | None = None
-    """The dial: pick the smallest horizon with this share of the best probability. Small is fast, 1 is safe."""
+    """The dial: the smallest horizon with this share of the best probability. Small is fast, 1 is safe."""
     horizon: int | None = None
     """Act for a fixed horizon instead: it counts down, and the episode ends at 0."""
     receding: bool = False
@@ -109,7 +109,9 @@ def _train(preset_name: str, args: TrainArgs) -> None:
     from clearning.api import train
     from clearning.envs import make
 
-    make(args.config.env, args.config.env_options)  # a bad environment is better told before any folder is made
+    make(
+        args.config.env, args.config.env_options
+    )  # a bad environment is better told before any folder is made
     seeds = _parse_seeds(args.seeds) if args.seeds else [args.seed]
     parent = Path(args.out) if args.out else Path("runs") / preset_name
     runs = [parent / f"seed-{s}" if args.seeds or not args.out else parent for s in seeds]
@@ -247,7 +249,9 @@ def _dispatch_train(rest: list[str]) -> None:
 
 def _print_overview() -> None:
     console = Console()
-    console.print("[bold]clearning[/]: how surely can a goal be reached within h steps, and how to get there.\n")
+    console.print(
+        "[bold]clearning[/]: how surely can a goal be reached within h steps, and how to get there.\n"
+    )
     table = Table("command", "what it does", box=None, pad_edge=False)
     for name, kind in {"train": TrainArgs, **{n: k for n, (k, _) in COMMANDS.items()}}.items():
         table.add_row(f"[bold]clearning {name}[/]", (inspect.getdoc(kind) or "").splitlines()[0])

@@ -31,9 +31,9 @@ class Config:
     epsilon_decay: float = 0.0
     """When positive, n episodes in, epsilon is divided by 1 + n / epsilon_decay."""
     alpha: float = 0.9
-    """The dial when collecting and evaluating: the smallest horizon with this share of the best probability."""
-    stop_at_success: bool = True
-    """End an episode when it reaches its goal."""
+    """The dial when acting: the smallest horizon with this share of the best probability."""
+    new_goal_at_success: bool = False
+    """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
 
     # The network.
     form: Literal["all-horizons", "sampled-horizon"] = "all-horizons"
@@ -75,7 +75,7 @@ class Config:
     goal_random: float = 0.3
     """Share of goals drawn as the environment draws them."""
     goal_nearby: float = 0.0
-    """Share of goals drawn among those within reach of a sampled horizon, whatever the episode (appendix F)."""
+    """Share of goals drawn among those that a sampled horizon might reach (appendix F)."""
     goal_tries: int = 2
     """Draws of a goal before a pair whose goal is already reached is left out."""
     rule_out: bool = False

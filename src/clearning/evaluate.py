@@ -63,7 +63,7 @@ def _mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def test_set_of(env: Any, seed: int = 0, count: int = 200) -> TestSet:
+def goals_to_test(env: Any, seed: int = 0, count: int = 200) -> TestSet:
     """The environment's test set, or random starts and goals where it has none."""
     if hasattr(env, "test_set"):
         return env.test_set()
@@ -95,7 +95,7 @@ def evaluate(
     network: Any, env: Any, config: Config, dial: Dial, seed: int = 0, optimum: bool = True
 ) -> Outcome:
     """Run the test set and say what happened in each episode."""
-    test = test_set_of(env)
+    test = goals_to_test(env)
     repeat = lambda x: np.repeat(np.asarray(x), test.repeats, axis=0)  # noqa: E731
     state, goal = jax.tree.map(repeat, test.state), repeat(test.goal)
     episodes = jax.tree.map(np.asarray, run_episodes(network, env, config, dial, seed, state, goal))

@@ -39,8 +39,8 @@ def evaluate_runs(run: str, dial: Dial | None, eval_seed: int = 0) -> dict[str, 
         return found[0]
     combined: dict[str, Any] = {"runs": found, "seeds": [f["seed"] for f in found]}
     for name in ("success", "steps", "optimal_steps", "distance", "final_distance", "env_steps", "episodes"):
-        values = [f.get(name) for f in found]
-        if None not in values:
+        values = [f[name] for f in found if f.get(name) is not None]
+        if len(values) == len(found):
             spread = over_seeds(values)
             combined[name], combined[f"{name}_over_seeds"] = spread["mean"], spread
     combined["preset"] = found[0]["preset"]
@@ -98,7 +98,11 @@ def evaluate_pair(
                 best = _exact_best(env, start, use.horizon)
                 one["exact"] = float(best[-1, _numbers(env)[tuple(map(int, goal))]])
         found.append(one)
-    return found[0] if len(found) == 1 else {"runs": found, "success": float(np.mean([f["success"] for f in found]))}
+    return (
+        found[0]
+        if len(found) == 1
+        else {"runs": found, "success": float(np.mean([f["success"] for f in found]))}
+    )
 
 
 def oracle(
@@ -118,7 +122,9 @@ def oracle(
         values = exact_c(env, horizon)[-1, number[tuple(map(int, state))], :, number[tuple(map(int, goal))]]
         return answer | _best_action(env, values, bool(steps[0] == 0))
     values = _car_values(env, start, end, horizon)
-    return answer | _best_action(env, values, bool(steps[0] == 0)) | {"method": "search over real trajectories"}
+    return (
+        answer | _best_action(env, values, bool(steps[0] == 0)) | {"method": "search over real trajectories"}
+    )
 
 
 def _car_values(env: Any, start: np.ndarray, goal: np.ndarray, horizon: int) -> np.ndarray:
@@ -165,7 +171,9 @@ def _checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tu
         raise UsageError(f"Bad state: {refusal}.")
     start, end = np.asarray(state, np.float32), np.asarray(goal, np.float32)
     if (end < spec.goal_low).any() or (end > spec.goal_high).any():
-        raise UsageError(f"The goal {list(goal)} is off the map: it must lie in {spec.goal_low}..{spec.goal_high}.")
+        raise UsageError(
+            f"The goal {list(goal)} is off the map: it must lie in {spec.goal_low}..{spec.goal_high}."
+        )
     if isinstance(env, FrozenLake | MiniMaze) and tuple(end.tolist()) not in _numbers(env):
         raise UsageError(f"The goal {list(goal)} is not a free cell.")
     return start, end
@@ -192,7 +200,7 @@ def paper_results() -> dict[str, Any]:
 
 
 def print_evaluation(found: Mapping[str, Any]) -> None:
-    """A table for people: success and steps against the optimum, by stratum, with the paper's figures beside."""
+    """A table for people: success and steps by stratum, beside the optimum and the paper."""
     console = Console()
     if "by_stratum" not in found and "runs" not in found:
         console.print_json(json.dumps(dict(found)))
@@ -211,7 +219,17 @@ def _stratum_table(runs: Sequence[Mapping[str, Any]]) -> Table:
     paper = paper_results().get(name, {}).get("c-learning", {})
     seeds = "seed" if len(runs) == 1 else "seeds"
     table = Table(title=f"{runs[0]['preset'] or runs[0]['run']}, {len(runs)} {seeds}")
-    for column in ("goals", "", "success", "steps", "optimum", "ratio", "distance", "paper: success", "paper: distance"):
+    for column in (
+        "goals",
+        "",
+        "success",
+        "steps",
+        "optimum",
+        "ratio",
+        "distance",
+        "paper: success",
+        "paper: distance",
+    ):
         table.add_column(column, justify="left" if column in ("goals",) else "right")
     rows: list[tuple[str, list[Mapping[str, Any]]]] = [("all", list(runs))]
     if "paper_goals" in runs[0]:

@@ -67,21 +67,22 @@ def collect(
     state: Any,
     goal: Array,
     max_steps: int,
-    stop_at_success: bool = True,
+    new_goal_at_success: bool = False,
 ) -> Episodes:
     """Run one episode from each of N states after its goal; all of it inside jit.
 
-    An episode ends when it reaches its goal, dies or has taken `max_steps`. The loop ends with the longest.
+    An episode ends when it dies, has taken `max_steps` or has reached its goal, unless it then goes on after
+    another one. The loop ends with the longest.
     """
     count = goal.shape[0]
     spec = env.spec
 
     def body(carry: tuple) -> tuple:
-        t, state, running, length, success, observations, achieved, actions = carry
+        t, state, pursued, running, length, success, observations, achieved, actions = carry
         keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.fold_in(key, t), i))(jnp.arange(count))
-        key_act, key_step = jax.vmap(jax.random.split, out_axes=1)(keys)
+        key_act, key_step, key_goal = jax.vmap(lambda k: jax.random.split(k, 3), out_axes=1)(keys)
         observation = observations[t]
-        action = jax.vmap(policy, in_axes=(0, 0, 0, None))(key_act, observation, goal, t)
+        action = jax.vmap(policy, in_axes=(0, 0, 0, None))(key_act, observation, pursued, t)
         moved = jax.vmap(env.step)(key_step, state, action)
         state = jax.tree.map(lambda new, old: _where(running, new, old), moved, state)
         now = jax.vmap(env.achieved_goal)(state)
@@ -89,17 +90,20 @@ def collect(
         achieved = achieved.at[t + 1].set(now)
         actions = actions.at[t].set(action)
         length = length + running
-        hit = running & jax.vmap(env.reached)(now, goal)
+        hit = running & jax.vmap(env.reached)(now, pursued)
         success = success | hit
         running = running & ~jax.vmap(env.is_dead)(state)
-        if stop_at_success:
+        if new_goal_at_success:
+            pursued = _where(hit, jax.vmap(env.sample_goal)(key_goal), pursued)
+        else:
             running = running & ~hit
-        return t + 1, state, running, length, success, observations, achieved, actions
+        return t + 1, state, pursued, running, length, success, observations, achieved, actions
 
     start_achieved = jax.vmap(env.achieved_goal)(state)
     start = (
         jnp.int32(0),
         state,
+        goal,
         jnp.ones(count, bool),
         jnp.zeros(count, jnp.int32),
         jnp.zeros(count, bool),
@@ -107,8 +111,8 @@ def collect(
         jnp.zeros((max_steps + 1, count, spec.goal_size)).at[0].set(start_achieved),
         jnp.zeros((max_steps, count), jnp.int32),
     )
-    end = jax.lax.while_loop(lambda c: (c[0] < max_steps) & c[2].any(), body, start)
-    _, state, _, length, success, observations, achieved, actions = end
+    end = jax.lax.while_loop(lambda c: (c[0] < max_steps) & c[3].any(), body, start)
+    _, state, _, _, length, success, observations, achieved, actions = end
     return Episodes(
         observation=observations.swapaxes(0, 1),
         achieved=achieved.swapaxes(0, 1),
@@ -125,7 +129,7 @@ def _where(mask: Array, new: Array, old: Array) -> Array:
 
 
 def training_starts(env: GoalEnv, key: Array, count: int) -> tuple[Any, Array]:
-    """Starting states and goals drawn as the environment draws them; a goal reached at the start is redrawn."""
+    """States and goals as the environment draws them; a goal reached at the start is redrawn."""
 
     def one(key: Array) -> tuple[Any, Array]:
         key_state, *keys_goal = jax.random.split(key, 5)

@@ -1,10 +1,10 @@
 """The run folder: config, versions, metrics, checkpoint and agent. Whatever it holds is whole.
 
-    config.json             what was asked for: preset, seed, settings
-    versions.json           the packages and the machine it ran on
-    metrics.csv             one row per evaluation
-    checkpoint.safetensors  everything needed to go on
-    agent.safetensors       what `clearning.load` reads
+config.json             what was asked for: preset, seed, settings
+versions.json           the packages and the machine it ran on
+metrics.csv             one row per evaluation
+checkpoint.safetensors  everything needed to go on
+agent.safetensors       what `clearning.load` reads
 """
 
 import csv
@@ -147,7 +147,9 @@ class RunFolder:
     def metrics(self) -> dict[str, np.ndarray]:
         """The columns of metrics.csv."""
         if not self.metrics_file.is_file():
-            raise ClearningError(f"{self.path} has no metrics yet: the first row comes with the first evaluation.")
+            raise ClearningError(
+                f"{self.path} has no metrics yet: the first row comes with the first evaluation."
+            )
         with open(self.metrics_file, newline="") as file:
             rows = list(csv.DictReader(file))
         return {k: np.array([float(r[k]) if r[k] else np.nan for r in rows]) for k in METRICS}

@@ -84,7 +84,9 @@ def run_training(
             count = training.counters
             key_collect, key_update = jax.random.split(jax.random.fold_in(base, count.iteration))
             epsilon = jnp.float32(exploration(config, count.episodes))
-            training.buffer, episodes = engine.collect(training.learner, training.buffer, key_collect, epsilon)
+            training.buffer, episodes = engine.collect(
+                training.learner, training.buffer, key_collect, epsilon
+            )
             training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
             if count.episodes >= config.random_episodes:
                 progress = jnp.float32(training.progress)
@@ -179,7 +181,9 @@ class Training:
         began = time.perf_counter()
         count = self.counters
         agent = self.agent()
-        found = evaluate(agent.network, self.env, self.config, Dial(self.config.alpha), optimum=False).summary()
+        found = evaluate(
+            agent.network, self.env, self.config, Dial(self.config.alpha), optimum=False
+        ).summary()
         count.seconds += time.perf_counter() - began
         row = {
             "episodes": count.episodes,
@@ -220,7 +224,11 @@ class Training:
         )
 
     def farewell(self) -> str:
-        where = f"saved; go on with `clearning resume {self.folder.path}`" if self.folder else "not saved: no folder"
+        where = (
+            f"saved; go on with `clearning resume {self.folder.path}`"
+            if self.folder
+            else "not saved: no folder"
+        )
         return f"Stopped after {self.counters.episodes} episodes, {where}."
 
 

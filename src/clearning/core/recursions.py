@@ -37,7 +37,7 @@ def cumulative(reached: Any, dead: Any, next_value: Any) -> Any:
 
 
 def exact(reached: Any, dead: Any, next_value: Any) -> Any:
-    """A: the probability of being at the goal after exactly h steps (appendix C); reaching it ends nothing."""
+    """A: the probability of being at the goal after exactly h steps (appendix C); reaching ends nothing."""
     return dead * reached + (1 - dead) * next_value
 
 

@@ -20,7 +20,7 @@ NEAR = GoalCheck(coordinates=(0, 1), norm="linf", radius=0.5)
 
 @dataclass(frozen=True)
 class DubinsCar:
-    """State (x, y, cos θ, sin θ). Actions: turn right, not at all or left, then one unit back or forth; or stay.
+    """State (x, y, cos θ, sin θ). Actions: turn right, not or left and move one back or forth; or stay.
 
     A move whose end point lies in a wall goes on in five pieces, sliding along x or else along y from the
     first blocked one. Training starts at (0, 0) heading along +x with goals on the integer lattice;
@@ -35,7 +35,9 @@ class DubinsCar:
 
     @property
     def spec(self) -> EnvSpec:
-        names = tuple(f"{move} {turn}" for move in ("back", "forward") for turn in ("right", "straight", "left"))
+        names = tuple(
+            f"{move} {turn}" for move in ("back", "forward") for turn in ("right", "straight", "left")
+        )
         return EnvSpec(
             name="dubins-car",
             observation_low=(0.0, 0.0, -1.0, -1.0),
@@ -64,7 +66,9 @@ class DubinsCar:
         # Headings keep to the multiples of a turn, as they do from the fixed start.
         turns = jax.random.randint(key_heading, (), 0, round(360 / self.turn_degrees))
         heading = jnp.deg2rad(turns * self.turn_degrees)
-        return jnp.concatenate([self._free_point(key_position), jnp.array([jnp.cos(heading), jnp.sin(heading)])])
+        return jnp.concatenate(
+            [self._free_point(key_position), jnp.array([jnp.cos(heading), jnp.sin(heading)])]
+        )
 
     def sample_goal(self, key: Array) -> Array:
         if self.any_goal:
@@ -122,7 +126,7 @@ class DubinsCar:
     def refuse(self, state: np.ndarray) -> str | None:
         """Why a state cannot be a start, or None. A point at most 1e-4 inside a wall passes as rounding."""
         x, y, cos, sin = (float(v) for v in state)
-        margin = 1e-4
+        margin = 1.01e-4  # the hundredth is for positions that come as float32
         if not (-margin <= x <= SIZE + margin and -margin <= y <= SIZE + margin):
             return f"position ({x:g}, {y:g}) is outside the box: x and y must be in 0..{SIZE:g}"
         depth = np.minimum(np.array([x, y]) - WALLS[:, :2], WALLS[:, 2:] - np.array([x, y])).min(-1)
@@ -150,4 +154,4 @@ class DubinsCar:
         """The lattice points with coordinates 0..15; the paper's three degrees of difficulty."""
         goals = self._lattice(16).astype(np.float32)
         strata = tuple("hard" if x >= 9 else "easy" if x < 4 and y < 10 else "medium" for x, y in goals)
-        return TestSet(np.tile(np.float32(START), (len(goals), 1)), goals, strata)
+        return TestSet(np.tile(np.array(START, np.float32), (len(goals), 1)), goals, strata)

@@ -101,4 +101,4 @@ class FrozenLake:
         """Every cell but the start, 200 times each; strata tell holes from ice."""
         goals = np.array([c for c in self.cells.tolist() if tuple(c) != START], np.float32)
         strata = tuple("hole" if HOLES[int(x), int(y)] else "ice" for x, y in goals)
-        return TestSet(np.tile(np.float32(START), (len(goals), 1)), goals, strata, repeats=200)
+        return TestSet(np.tile(np.array(START, np.float32), (len(goals), 1)), goals, strata, repeats=200)

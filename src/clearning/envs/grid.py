@@ -20,13 +20,13 @@ class NearbyGoals(NamedTuple):
     """Goal cells ordered by L1 distance from every cell, so that a goal within a distance is one look-up."""
 
     order: np.ndarray  # (width, height, goals), indices into the goals
-    count: np.ndarray  # (width, height, longest distance + 1), how many lie within a distance
+    within: np.ndarray  # (width, height, longest distance + 1), how many lie within a distance
     goals: np.ndarray  # (goals, 2)
 
     def sample(self, key: Array, cell: Array, distance: Array) -> Array:
         x, y = cell.astype(jnp.int32)
-        within = jnp.clip(distance.astype(jnp.int32), 0, self.count.shape[-1] - 1)
-        rank = jax.random.randint(key, (), 0, jnp.asarray(self.count)[x, y, within])
+        steps = jnp.clip(distance.astype(jnp.int32), 0, self.within.shape[-1] - 1)
+        rank = jax.random.randint(key, (), 0, jnp.asarray(self.within)[x, y, steps])
         return jnp.asarray(self.goals, jnp.float32)[jnp.asarray(self.order)[x, y, rank]]
 
 

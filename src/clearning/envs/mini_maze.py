@@ -116,7 +116,9 @@ class MiniMaze:
         goals = np.array([c for c in self.cells.tolist() if tuple(c) != START], np.float32)
         strata = tuple(map(_stratum, goals))
         in_paper = np.array([s != "doorway" for s in strata])
-        return TestSet(np.tile(np.float32(START), (len(goals), 1)), goals, strata, _repeats(self), in_paper)
+        return TestSet(
+            np.tile(np.array(START, np.float32), (len(goals), 1)), goals, strata, _repeats(self), in_paper
+        )
 
 
 def _repeats(env: MiniMaze) -> int:

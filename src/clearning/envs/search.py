@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from clearning.envs.dubins_car import SIZE, DubinsCar
 from clearning.envs.frozen_lake import FrozenLake
@@ -35,7 +35,7 @@ def fewest_steps(env: Any, start: np.ndarray, goals: np.ndarray, limit: int = 10
 def _grid_steps(env: FrozenLake | MiniMaze, start: tuple, goals: tuple, limit: int) -> np.ndarray:
     """Breadth-first search over cells; a dead cell leads nowhere else."""
     number = {tuple(c): i for i, c in enumerate(env.cells.tolist())}
-    follows = (env.mdp.transition > 0).any(1)  # (states, states)
+    follows = np.any(env.mdp.transition > 0, axis=1)  # (states, states)
     steps = np.full(len(env.cells), NEVER)
     frontier = np.zeros(len(env.cells), bool)
     frontier[number[start]] = True
@@ -59,13 +59,15 @@ def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int) -> np.nda
     seen = np.zeros(side * side * headings, bool)
     move = jax.jit(
         jax.vmap(
-            lambda s: jax.vmap(lambda a: env.step(jax.random.key(0), s, a))(jnp.arange(env.spec.num_actions - 1))
+            lambda s: jax.vmap(lambda a: env.step(jax.random.key(0), s, a))(
+                jnp.arange(env.spec.num_actions - 1)
+            )
         )
     )
     frontier = np.array([start], np.float32)
     for t in range(limit + 1):
         open_goals = np.flatnonzero(steps == NEVER)
-        distance, _ = cKDTree(frontier[:, :2]).query(goal[open_goals], p=np.inf)
+        distance, _ = KDTree(frontier[:, :2]).query(goal[open_goals], p=np.inf)
         steps[open_goals[distance <= 0.5]] = t
         if (steps != NEVER).all():
             break

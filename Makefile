@@ -1,0 +1,40 @@
+# `make demo` and `make test` need only Python 3.11 or later and make; everything else they set up themselves.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+
+.PHONY: demo test lint bench setup results clean
+
+demo: $(VENV)/.ready
+	$(RUN)/python examples/demo.py
+
+test: $(VENV)/.ready lint
+	$(RUN)/python -m pytest -n 2 --dist worksteal tests
+
+lint: $(VENV)/.ready
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/basedpyright
+	$(RUN)/lint-imports
+
+bench: $(VENV)/.all-extras
+	$(RUN)/python benchmarks/speed.py
+
+setup: $(VENV)/.all-extras
+
+# The set-up is done once per change of pyproject.toml.
+$(VENV)/.ready: pyproject.toml
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tensorboard]'
+	touch $@
+
+$(VENV)/.all-extras: $(VENV)/.ready
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tensorboard,peers]'
+	touch $@
+
+# Trains every preset with every seed and writes results/; hours on two cores.
+results: $(VENV)/.ready
+	$(RUN)/python benchmarks/results.py
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,166 @@
+"""The trained agent: shapes, answers, refusals, saving and loading."""
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import clearning
+from clearning import Agent, ClearningError, UsageError
+from clearning.config import Config
+from clearning.envs import DubinsCar, FrozenLake
+from clearning.files import named_arrays
+
+S, G = [1.0, 0.0], [1.0, 6.0]
+
+
+class FixedCurve:
+    """A network whose logits are given: action a's curve rises at a horizon of its own."""
+
+    def __init__(self, logits):
+        self.logits = jnp.asarray(logits)
+
+    def curve(self, observation, goal):
+        return self.logits
+
+
+def fixed_agent(probabilities: np.ndarray, spec=None) -> Agent:
+    p = np.clip(probabilities, 1e-6, 1 - 1e-6)
+    config = Config(env="frozen-lake", max_horizon=p.shape[1])
+    return Agent(FixedCurve(np.log(p / (1 - p))), spec or FrozenLake().spec, config)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory) -> Agent:
+    return clearning.train("frozen-lake", episodes=25, updates_per_episode=4, hidden=(16,), quiet=True)
+
+
+# Risky action 0 is quick and fails half of the time; action 1 needs 4 steps and is sure.
+RISKY_OR_SAFE = np.array([[0.5, 0.5, 0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.96, 0.97], [0] * 5, [0] * 5])
+
+
+def test_the_dial_trades_speed_for_reliability():
+    agent = fixed_agent(RISKY_OR_SAFE)
+    assert agent.act(S, G, alpha=0.4) == 0
+    assert agent.act(S, G, alpha=0.9) == 1
+    assert agent.act(S, G, horizon=2) == 0
+    assert agent.act(S, G, horizon=4) == 1
+
+
+def test_questions_about_time_and_certainty():
+    agent = fixed_agent(RISKY_OR_SAFE)
+    np.testing.assert_allclose(agent.reach_curve(S, G), [0.5, 0.5, 0.5, 0.96, 0.97], atol=1e-5)
+    assert agent.reach_probability(S, G, 3) == pytest.approx(0.5, abs=1e-5)
+    assert agent.min_horizon(S, G, 0.9) == 4
+    assert agent.min_horizon(S, G, 0.4) == 1
+    assert agent.min_horizon(S, G, 0.99) is None
+    many = agent.min_horizon([S, S], G, 0.99)
+    assert many.mask.all()
+
+
+def test_a_reached_goal_answers_one():
+    agent = fixed_agent(np.full((4, 5), 0.1))
+    assert agent.reach_probability(G, G, 1) == 1.0
+    assert agent.reach_probability(S, G, 1) == pytest.approx(0.1, abs=1e-5)
+    car = fixed_agent(np.full((7, 5), 0.1), DubinsCar().spec)
+    pose = [3.0, 3.0, 1.0, 0.0]
+    assert car.reach_probability(pose, [3.5, 2.5], 1) == 1.0
+    assert car.reach_probability(pose, [3.51, 3.0], 1) == pytest.approx(0.1, abs=1e-5)
+
+
+def test_shapes_for_one_example_and_batches(agent):
+    assert isinstance(agent.act(S, G), int)
+    assert isinstance(agent.reach_probability(S, G, 5), float)
+    assert agent.act([S, G], G).shape == (2,)
+    assert agent.act(np.tile(S, (3, 2, 1)), G).shape == (3, 2)
+    assert agent.reach_probability(np.tile(S, (3, 1)), G, np.array([1, 2, 50])).shape == (3,)
+    assert agent.reach_curve([S, S], G).shape == (2, 50)
+    batch = agent.reach_probability(np.tile(S, (4, 1)), [[x, 6.0] for x in range(4)], 9)
+    single = [agent.reach_probability(S, [x, 6.0], 9) for x in range(4)]
+    np.testing.assert_allclose(batch, single, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda a: a.act([1.0], G), "observation must have 2 numbers"),
+        (lambda a: a.act(S, [1.0, 2.0, 3.0]), "goal must have 2 numbers"),
+        (lambda a: a.act([np.nan, 0.0], G), "observation holds NaN"),
+        (lambda a: a.act(S, [np.inf, 0.0]), "goal holds NaN or infinity"),
+        (lambda a: a.act(S, G, horizon=0), r"whole number in 1..50, not 0"),
+        (lambda a: a.act(S, G, horizon=51), r"whole number in 1..50, not 51"),
+        (lambda a: a.act(S, G, horizon=2.5), r"whole number in 1..50, not 2.5"),
+        (lambda a: a.act(S, G, alpha=0.0), r"alpha must lie in \(0, 1\], not 0.0"),
+        (lambda a: a.act(S, G, alpha=1.5), r"alpha must lie in \(0, 1\], not 1.5"),
+        (lambda a: a.act(S, G, horizon=3, alpha=0.5), "either a horizon or alpha"),
+        (lambda a: a.act([S, S, S], [G, G]), "do not go together"),
+        (lambda a: a.reach_probability(S, G, 0), r"whole number in 1..50"),
+        (lambda a: a.reach_probability([S, S], G, [1, 2, 3]), "must match"),
+        (lambda a: a.min_horizon(S, G, 0.0), "probability must lie"),
+    ],
+)
+def test_bad_questions_get_a_clear_sentence(agent, call, words):
+    with pytest.raises(UsageError, match=words):
+        call(agent)
+
+
+def test_saved_and_loaded_it_is_the_same(agent, tmp_path):
+    agent.save(tmp_path / "a.safetensors")
+    again = clearning.load(tmp_path / "a.safetensors")
+    assert again.spec == agent.spec
+    assert again.config == agent.config
+    np.testing.assert_array_equal(again.reach_curve(S, G), agent.reach_curve(S, G))
+
+
+def test_loading_needs_no_environment(agent, tmp_path):
+    agent.save(tmp_path / "a.safetensors")
+    program = (
+        "import sys; import clearning.agent as m;"
+        f"a = m.Agent.load(r'{tmp_path / 'a.safetensors'}'); print(a.act([1, 0], [1, 6]))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(found.stdout) == agent.act(S, G)
+
+
+def test_damaged_files_are_refused(agent, tmp_path):
+    path = tmp_path / "a.safetensors"
+    agent.save(path)
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:7], whole[: len(whole) // 2], whole[:-1], b"x" * 100):
+        path.write_bytes(damaged)
+        with pytest.raises(ClearningError, match="truncated, damaged or not a clearning file"):
+            clearning.load(path)
+    flipped = bytearray(whole)
+    flipped[-10] ^= 1  # inside the weights, where the format itself would not notice
+    path.write_bytes(bytes(flipped))
+    with pytest.raises(ClearningError, match="truncated, damaged"):
+        clearning.load(path)
+    with pytest.raises(ClearningError, match="There is no file"):
+        clearning.load(tmp_path / "none.safetensors")
+
+
+def test_weights_that_do_not_fit_are_named(agent, tmp_path):
+    wider = clearning.Agent(agent.network, agent.spec, clearning.Config(env="frozen-lake", hidden=(17,)))
+    wider.save(tmp_path / "a.safetensors")
+    with pytest.raises(ClearningError, match=r"does not fit its config: '.*' should be"):
+        clearning.load(tmp_path / "a.safetensors")
+
+
+def test_custom_networks_train_save_and_load(tmp_path):
+    from clearning.networks import MLP, AllHorizons, Inputs
+
+    def tiny(spec, config, key):
+        inputs = Inputs(spec, "scaled")
+        shape = (spec.num_actions, config.max_horizon)
+        return AllHorizons(inputs, MLP((inputs.size(), 8, shape[0] * shape[1]), False, key), shape)
+
+    agent = clearning.train(
+        "frozen-lake", network=tiny, episodes=17, updates_per_episode=2, out=tmp_path / "run", quiet=True
+    )
+    assert named_arrays(agent.network)["mlp.layers[0].weight"].shape == (8, 4)
+    with pytest.raises(UsageError, match="custom network"):
+        clearning.load(tmp_path / "run")
+    again = clearning.load(tmp_path / "run", network=tiny)
+    np.testing.assert_array_equal(again.reach_curve(S, G), agent.reach_curve(S, G))

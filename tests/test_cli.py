@@ -1,0 +1,255 @@
+"""The command line as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from clearning.cli import main
+from clearning.presets import PRESETS
+from clearning.runs import METRICS
+
+TINY = ["--hidden", "8", "--updates-per-episode", "2", "--episodes", "17", "--random-episodes", "15"]
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    try:
+        main(list(arguments))
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture(scope="module")
+def lake_runs(tmp_path_factory):
+    parent = tmp_path_factory.mktemp("runs") / "lake"
+    main(["train", "frozen-lake", "--seeds", "0-1", "--out", str(parent), *TINY])
+    return parent
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_runs_two_iterations(name, tmp_path, capsys):
+    code, _, _ = run(capsys, "train", name, "--out", str(tmp_path / "run"), *TINY)
+    assert code == 0
+    names = {p.name for p in (tmp_path / "run").iterdir()}
+    expected = {"config.json", "versions.json", "metrics.csv", "checkpoint.safetensors", "agent.safetensors"}
+    assert expected <= names
+
+
+def test_seeds_make_one_folder_each(lake_runs):
+    assert sorted(p.name for p in lake_runs.iterdir()) == ["seed-0", "seed-1"]
+    for seed in (0, 1):
+        record = json.loads((lake_runs / f"seed-{seed}" / "config.json").read_text())
+        assert record["seed"] == seed
+        assert record["preset"] == "frozen-lake"
+        header = (lake_runs / f"seed-{seed}" / "metrics.csv").read_text().splitlines()[0]
+        assert header.split(",") == list(METRICS)
+
+
+def test_eval_json_has_what_scripts_need(lake_runs, capsys):
+    code, out, _ = run(capsys, "eval", str(lake_runs / "seed-1"), "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["seed"] == 1
+    assert found["episodes"] == 17
+    assert 0 <= found["success"] <= 1
+    assert found["env_steps"] > 0
+    assert {"steps", "optimal_steps", "distance", "by_stratum"} <= found.keys()
+    assert found["by_stratum"].keys() == {"ice", "hole"}
+    weighted = sum(s["success"] * s["goals"] for s in found["by_stratum"].values())
+    assert found["success"] == pytest.approx(weighted / found["goals"])
+    assert found["optimal_success"] >= found["success"]
+
+
+def test_eval_of_a_folder_of_seeds_gives_mean_and_interval(lake_runs, capsys):
+    _, out, _ = run(capsys, "eval", str(lake_runs), "--json")
+    found = json.loads(out)
+    values = found["success_over_seeds"]["values"]
+    assert found["seeds"] == [0, 1]
+    assert found["success"] == pytest.approx(np.mean(values))
+    assert found["success_over_seeds"]["std"] == pytest.approx(np.std(values))
+    low, high = found["success_over_seeds"]["interval"]
+    assert low <= found["success"] <= high
+    code, out, _ = run(capsys, "eval", str(lake_runs))
+    assert code == 0
+    assert "every seed" in out
+
+
+def test_eval_with_a_fixed_horizon_ends_when_it_has_counted_down(lake_runs, capsys):
+    _, out, _ = run(capsys, "eval", str(lake_runs / "seed-0"), "--horizon", "2", "--json")
+    counted_down = json.loads(out)
+    assert counted_down["policy"] == {"horizon": 2, "receding": False}
+    assert counted_down["steps"] is None or counted_down["steps"] <= 2
+    _, out, _ = run(capsys, "eval", str(lake_runs / "seed-0"), "--horizon", "2", "--receding", "--json")
+    assert json.loads(out)["success"] >= counted_down["success"]
+
+
+def test_eval_of_one_pair_stands_beside_the_exact_value(lake_runs, capsys):
+    arguments = ["--state", "1,0", "--goal", "1,6", "--horizon", "6", "--rollouts", "500", "--json"]
+    _, out, _ = run(capsys, "eval", str(lake_runs / "seed-0"), *arguments)
+    found = json.loads(out)
+    assert found["exact"] == pytest.approx(0.262144)
+    assert found["success"] <= found["exact"] + 0.08  # no policy beats the optimum; 4 standard errors
+
+
+@pytest.mark.parametrize(
+    ("state", "goal", "horizon", "probability", "action"),
+    [
+        ("1,0", "1,6", "24", 0.9873, "right"),
+        ("1,0", "1,6", "6", 0.2621, "up"),
+        ("0,2", "1,6", "24", 0.0, "up"),  # from inside a hole
+        ("1,2", "0,2", "1", 0.8, "left"),  # into a hole
+        ("1,0", "1,0", "3", 1.0, None),
+    ],
+)
+def test_oracle_on_frozen_lake(capsys, state, goal, horizon, probability, action):
+    code, out, _ = run(
+        capsys, "oracle", "frozen-lake", "--state", state, "--goal", goal, "--horizon", horizon, "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["probability"] == pytest.approx(probability, abs=1e-4)
+    assert found["best_action"] == action
+
+
+def test_oracle_on_the_other_worlds(capsys):
+    options = [
+        "--state",
+        "6,6",
+        "--goal",
+        "6,8",
+        "--horizon",
+        "1",
+        "--env-options",
+        "stochastic",
+        "True",
+        "--json",
+    ]
+    _, out, _ = run(capsys, "oracle", "mini-maze", *options)
+    assert json.loads(out)["probability"] == pytest.approx(0.15)
+    _, out, _ = run(
+        capsys, "oracle", "dubins-car", "--state", "0,0,1,0", "--goal", "3,0", "--horizon", "3", "--json"
+    )
+    found = json.loads(out)
+    assert (found["probability"], found["fewest_steps"]) == (1.0, 3)
+    assert found["by_action"]["forward straight"] == 1.0
+    assert found["by_action"]["stay"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["train", "dubins-cra"], 2, "Did you mean 'dubins-car'?"),
+        (["train"], 2, "train needs a preset"),
+        (["train", "--seed", "1"], 2, "The preset comes first"),
+        (["train", "frozen-lake", "--episods", "3"], 2, "--episodes"),
+        (["train", "frozen-lake", "--alpha", "0"], 2, "alpha must lie in (0, 1]"),
+        (["train", "frozen-lake", "--max-horizon", "0"], 2, "max_horizon must be at least 1"),
+        (["train", "frozen-lake", "--goal-future", "0.5"], 2, "must sum to 1"),
+        (["train", "frozen-lake", "--env", "frozen-lak"], 2, "Did you mean 'frozen-lake'?"),
+        (["train", "frozen-lake", "--env-options", "size", "3"], 2, "has no option 'size'"),
+        (["train", "frozen-lake", "--seeds", "a-b"], 2, "as in 0-4"),
+        (["trian"], 2, "Did you mean 'train'?"),
+        (["eval", "nowhere"], 2, "There is no run folder at nowhere"),
+        (["resume", "nowhere"], 2, "not a run folder"),
+        (["oracle", "frozen-lake", "--state", "9,9", "--goal", "1,6", "--horizon", "3"], 2, "off the map"),
+        (["oracle", "frozen-lake", "--state", "1,0", "--goal", "1,6", "--horizon", "0"], 2, "at least 1"),
+        (["oracle", "mini-maze", "--state", "11,0", "--goal", "1,6", "--horizon", "3"], 2, "inside a wall"),
+        (
+            ["oracle", "dubins-car", "--state", "5,3,1,0", "--goal", "1,6", "--horizon", "3"],
+            2,
+            "inside a wall",
+        ),
+        (
+            ["oracle", "frozen-lake", "--state", "x", "--goal", "1,6", "--horizon", "3"],
+            2,
+            "separated by commas",
+        ),
+    ],
+)
+def test_bad_usage_gets_a_clear_sentence(capsys, monkeypatch, tmp_path, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    found, _, err = run(capsys, *arguments)
+    assert found == code
+    assert words in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())  # nothing was written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--alpha", "1.5"], "alpha must lie in (0, 1]"),
+        (["--horizon", "0"], "must be at least 1"),
+        (["--horizon", "51"], "must be in 1..50"),
+        (["--alpha", "0.5", "--horizon", "3"], "either --alpha or --horizon"),
+        (["--receding"], "give both"),
+        (["--state", "1,0"], "go together"),
+        (["--state", "1,0,2", "--goal", "1,6"], "has 2 finite numbers"),
+    ],
+)
+def test_eval_refuses_bad_dials(capsys, lake_runs, arguments, words):
+    code, _, err = run(capsys, "eval", str(lake_runs / "seed-0"), *arguments)
+    assert code == 2
+    assert words in err
+
+
+def test_a_folder_with_a_run_is_left_alone(capsys, lake_runs):
+    before = (lake_runs / "seed-0" / "metrics.csv").read_bytes()
+    code, _, err = run(capsys, "train", "frozen-lake", "--out", str(lake_runs / "seed-0"), *TINY)
+    assert code == 2
+    assert "already holds a run" in err
+    assert (lake_runs / "seed-0" / "metrics.csv").read_bytes() == before
+
+
+@pytest.fixture
+def copied_run(lake_runs, tmp_path):
+    import shutil
+
+    return shutil.copytree(lake_runs / "seed-0", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("verb", ["resume", "eval"])
+def test_damaged_files_are_told_and_kept(capsys, copied_run, verb):
+    name = {"resume": "checkpoint.safetensors", "eval": "agent.safetensors"}[verb]
+    path = copied_run / name
+    path.write_bytes(path.read_bytes()[:1000])
+    code, _, err = run(capsys, verb, str(copied_run))
+    assert code == 1
+    assert f"{name} is truncated, damaged" in err
+    assert len(path.read_bytes()) == 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: r | {"format": 99, "version": "7.0.0"}, "was written by clearning 7.0.0"),
+        (lambda r: r | {"config": r["config"] | {"novelty": 1}}, "unknown setting 'novelty'"),
+        (lambda r: {k: v for k, v in r.items() if k != "config"}, "no config or no seed"),
+        (lambda r: r | {"config": r["config"] | {"hidden": 3}}, "config.json"),
+    ],
+)
+def test_configs_of_other_versions_are_refused(capsys, copied_run, change, words):
+    path = copied_run / "config.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    code, _, err = run(capsys, "eval", str(copied_run))
+    assert code == 1
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_help_teaches(capsys):
+    for arguments, words in [
+        (["--help"], "clearning oracle"),
+        (["train", "--help"], "paper/dubins-car"),
+        (["train", "frozen-lake", "--help"], "--updates-per-episode"),
+        (["eval", "--help"], "it counts down"),
+        (["presets"], "dubins-reachability"),
+        (["--version"], "0.1.0"),
+    ]:
+        code, out, _ = run(capsys, *arguments)
+        assert code == 0
+        assert words in out

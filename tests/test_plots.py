@@ -1,0 +1,301 @@
+"""Figures: that they are written, and that they show what the agent says and what is true."""
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import clearning
+from clearning import UsageError, plots
+from clearning.envs import DubinsCar, FrozenLake, MiniMaze, frozen_lake
+from clearning.envs.search import NEVER, fewest_steps
+from clearning.errors import ClearningError
+from clearning.evaluate import exact_c
+from clearning.runs import RunFolder, run_folders
+
+TINY = {"episodes": 20, "hidden": (16,), "updates_per_episode": 4, "evaluate_every": 10, "quiet": True}
+# Eight headings make the car's search a matter of a second.
+CAR_OPTIONS = {"turn_degrees": 45.0}
+CAR = DubinsCar(**CAR_OPTIONS)
+OF_ALL = {"learning_curves", "heat_maps", "horizon_curve"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One tiny run of each environment."""
+    root = tmp_path_factory.mktemp("runs")
+    for name in ("frozen-lake", "mini-maze"):
+        clearning.train(name, out=root / name, **TINY)
+    clearning.train("dubins-car", out=root / "dubins-car", env_options=CAR_OPTIONS, **TINY)
+    return {name: root / name for name in ("frozen-lake", "mini-maze", "dubins-car")}
+
+
+class Known:
+    """An agent that answers from a function (state, goals) -> probabilities (goals, H), with 30 horizons."""
+
+    max_horizon = 30
+    config = SimpleNamespace(skip_ruled_out=False)
+
+    def __init__(self, curve):
+        self.reach_curve = curve
+
+    def reach_probability(self, state, goal, horizon):
+        curve = self.reach_curve(state, np.atleast_2d(goal))[:, horizon - 1]
+        return curve if np.ndim(goal) > 1 else float(curve[0])
+
+
+class Optimal(Known):
+    """The best policy on the frozen lake, by dynamic programming."""
+
+    def __init__(self, env: FrozenLake):
+        self.exact = exact_c(env, self.max_horizon)
+        self.number = {tuple(c): i for i, c in enumerate(env.cells.tolist())}
+        super().__init__(lambda s, g: self.exact[:, self._at(s)].max(1)[:, [self._at(x) for x in g]].T)
+
+    def act(self, state, goal, horizon):
+        return int(self.exact[horizon - 1, self._at(state), :, self._at(goal)].argmax())
+
+    def _at(self, cell) -> int:
+        return self.number[tuple(np.asarray(cell, int).tolist())]
+
+
+def says(value: float) -> Known:
+    return Known(lambda state, goals: np.full((len(goals), Known.max_horizon), value))
+
+
+def knows_the_way(env, limit: int = Known.max_horizon) -> Known:
+    """Certain from the fewest steps on, as is right where nothing is left to chance."""
+
+    def curve(state, goals):
+        steps = fewest_steps(env, state, goals, limit)[:, None]
+        return ((steps != NEVER) & (steps <= np.arange(1, Known.max_horizon + 1))).astype(float)
+
+    return Known(curve)
+
+
+def images(figure: Figure) -> list[np.ma.MaskedArray]:
+    return [ax.images[0].get_array() for ax in figure.axes if ax.images]
+
+
+# Whole runs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("frozen-lake", "policy_by_horizon"), ("mini-maze", "trajectories"), ("dubins-car", "trajectories")],
+)
+def test_figures_are_written(runs, name, own):
+    paths = plots.plot_run(runs[name], None)
+    assert {p.stem for p in paths} == OF_ALL | {own}
+    for path in paths:
+        assert path.parent == runs[name] / "figures"
+        header = path.read_bytes()[:24]
+        assert header[1:4] == b"PNG"
+        assert int.from_bytes(header[16:20], "big") >= 4 * plots.DPI  # at least four inches wide
+
+
+def copy_run(source: Path, target: Path, **record) -> Path:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("figures"))
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps(config | record))
+    return target
+
+
+@pytest.mark.parametrize("what", ["custom_env", "custom_network"])
+def test_a_custom_run_gets_the_learning_curve(runs, tmp_path, what):
+    run = copy_run(runs["frozen-lake"], tmp_path / "run", **{what: True})
+    assert plots.plot_run(run, tmp_path / "out") == [tmp_path / "out" / "learning_curves.png"]
+
+
+def test_a_run_without_an_agent_yet_gets_the_learning_curve(runs, tmp_path):
+    run = copy_run(runs["frozen-lake"], tmp_path / "run")
+    (run / "agent.safetensors").unlink()
+    assert [p.stem for p in plots.plot_run(run)] == ["learning_curves"]
+
+
+def test_seeds_share_a_learning_curve(runs, tmp_path):
+    rows = {"seed-0": [(100, 0.2), (200, 0.6)], "seed-1": [(120, 0.4), (180, 0.8), (300, 1.0)]}
+    for seed, points in rows.items():
+        run = RunFolder(copy_run(runs["mini-maze"], tmp_path / "maze" / seed))
+        run.metrics_file.unlink()
+        for steps, success in points:
+            run.append_metrics({"env_steps": steps, "eval_success": success, "eval_steps": 20.0})
+    figure = plots.learning_curves(run_folders(tmp_path / "maze"))
+    left, right = figure.axes
+    lines = {line.get_label(): line for line in left.lines}
+    x, y = lines["test, mean"].get_data()
+    assert (x[0], x[-1]) == (120, 200)  # where both seeds have been
+    assert y[0] == pytest.approx(100 * (0.28 + 0.4) / 2)
+    assert y[-1] == pytest.approx(100 * (0.6 + 0.8 + 0.2 * 20 / 120) / 2)
+    assert "paper's final, its 483 goals" in lines
+    assert lines["paper's final, its 483 goals"].get_ydata()[0] == pytest.approx(86.89)
+    optimum = next(line for line in right.lines if str(line.get_label()).startswith("optimum"))
+    assert optimum.get_ydata()[0] == pytest.approx(14.71, abs=0.05)
+    assert any("bootstrap" in str(c.get_label()) for c in left.collections)
+
+
+def test_the_papers_figure_is_for_the_papers_world_only():
+    assert plots._paper_success("dubins-car", DubinsCar(any_goal=True)) == pytest.approx(86.15)
+    assert plots._paper_success("dubins-car", DubinsCar(walls=False)) is None
+    assert plots._paper_success("mini-maze", MiniMaze(stochastic=True)) is None
+    assert plots._paper_success("frozen-lake", FrozenLake()) is None
+
+
+def test_bootstrap_interval_holds_the_mean_and_shrinks_with_agreement():
+    values = np.array([[0.0, 0.5], [1.0, 0.5], [0.5, 0.5], [0.2, 0.5]])
+    low, high = plots._bootstrap(values)
+    assert 0 <= low[0] < values[:, 0].mean() < high[0] <= 1
+    assert low[1] == pytest.approx(0.5)
+    assert high[1] == pytest.approx(0.5)
+
+
+# Bad input -----------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused(runs, tmp_path):
+    with pytest.raises(UsageError, match="no run folder"):
+        plots.plot_run(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="holds none"):
+        plots.plot_run(tmp_path)
+    with pytest.raises(UsageError, match="one by one"):
+        plots.plot_run(runs["frozen-lake"].parent)
+    with pytest.raises(UsageError, match="no runs"):
+        plots.learning_curves([])
+    with pytest.raises(UsageError, match="frozen lake, not mini-maze"):
+        plots.policy_by_horizon(says(0.5), MiniMaze())
+    with pytest.raises(UsageError, match="no map of object"):
+        plots.heat_maps(says(0.5), object())
+    with pytest.raises(UsageError, match="at least 1"):
+        plots.reachability_overlap(says(0.5), FrozenLake(), [0, 5])
+
+
+def test_a_run_without_metrics_says_so(runs, tmp_path):
+    run = copy_run(runs["frozen-lake"], tmp_path / "run")
+    (run / "metrics.csv").unlink()
+    with pytest.raises(ClearningError, match="no metrics yet"):
+        plots.plot_run(run)
+
+
+def test_a_place_that_cannot_be_written_to_says_so(runs, tmp_path):
+    run = copy_run(runs["frozen-lake"], tmp_path / "run", custom_env=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClearningError, match="Could not write"):
+        plots.plot_run(run, tmp_path / "file" / "figures")
+
+
+# The policy by horizon -----------------------------------------------------------------------------
+
+
+def test_the_optimal_way_runs_between_the_holes_when_time_is_short():
+    env = FrozenLake()
+    agent, start, goal = Optimal(env), frozen_lake.START, frozen_lake.FAR_GOAL
+    short = plots.most_likely_way(agent, env, start, goal, 6)
+    np.testing.assert_array_equal(short, [(1, y) for y in range(7)])
+    long = plots.most_likely_way(agent, env, start, goal, 24)
+    np.testing.assert_array_equal(long[1], (2, 0))
+    np.testing.assert_array_equal(long[-1], goal)
+    assert long[:, 0].max() == 4
+    assert not frozen_lake.HOLES[tuple(long.astype(int).T)].any()
+
+
+def test_a_way_ends_with_its_horizon():
+    way = plots.most_likely_way(
+        Optimal(FrozenLake()), FrozenLake(), frozen_lake.START, frozen_lake.FAR_GOAL, 3
+    )
+    assert len(way) == 4
+
+
+def test_titles_tell_the_learned_and_the_optimal_probability():
+    figure = plots.policy_by_horizon(Optimal(FrozenLake()), FrozenLake())
+    titles = [ax.get_title() for ax in figure.axes]
+    assert [t.split("\n")[0] for t in titles] == ["h = 6", "h = 12", "h = 16", "h = 24"]
+    assert titles[0].endswith("learned 0.26\noptimal 0.26")
+    assert titles[3].endswith("learned 0.99\noptimal 0.99")
+
+
+# Heat maps -----------------------------------------------------------------------------------------
+
+
+def test_overlap_of_one_who_knows_and_one_who_denies():
+    assert plots.reachability_overlap(knows_the_way(CAR), CAR, [3, 7, 15]) == {3: 1.0, 7: 1.0, 15: 1.0}
+    assert plots.reachability_overlap(says(0.0), CAR, [3, 7]) == {3: 0.0, 7: 0.0}
+    everywhere = plots.reachability_overlap(says(1.0), CAR, [3, 7, 15])
+    assert 0 < everywhere[3] < everywhere[7] < everywhere[15] < 1
+    assert plots.reachability_overlap(Optimal(FrozenLake()), FrozenLake(), [6, 24]) == {6: 1.0, 24: 1.0}
+    assert plots.reachability_overlap(knows_the_way(MiniMaze()), MiniMaze(), [9]) == {9: 1.0}
+
+
+def test_overlap_counts_free_goals_in_the_whole_box():
+    goals = plots.goals_of(CAR)
+    assert len(plots.goals_of(DubinsCar(walls=False))) == 61 * 61
+    assert not np.asarray(CAR.is_blocked(goals)).any()
+    steps = fewest_steps(CAR, np.array([0, 0, 1, 0]), goals, 7)
+    assert plots.reachability_overlap(says(1.0), CAR, [7])[7] == pytest.approx((steps != NEVER).mean())
+
+
+def test_the_reachability_world_is_seen_from_the_centre():
+    env = DubinsCar(walls=False, turn_degrees=5.0, random_starts=True, any_goal=True)
+    np.testing.assert_array_equal(plots.viewpoint(env), [7.5, 7.5, 1, 0])
+    np.testing.assert_array_equal(plots.viewpoint(DubinsCar()), [0, 0, 1, 0])
+    np.testing.assert_array_equal(plots.viewpoint(MiniMaze()), [6, 6])
+
+
+def test_heat_maps_show_what_the_agent_says(runs):
+    agent, state = clearning.load(runs["frozen-lake"]), np.array(frozen_lake.START, np.float32)
+    shown = images(plots.heat_maps(agent, FrozenLake(), [5, 20]))
+    assert len(shown) == 4
+    exact = exact_c(FrozenLake(), 20)
+    number = {tuple(c): i for i, c in enumerate(FrozenLake().cells.tolist())}
+    for x, y in [(1, 6), (4, 2), (0, 3)]:
+        for i, h in enumerate((5, 20)):
+            assert shown[i][y, x] == pytest.approx(agent.reach_probability(state, [x, y], h), abs=1e-6)
+            true = exact[h - 1, number[frozen_lake.START], :, number[x, y]].max()
+            assert shown[2 + i][y, x] == pytest.approx(true)
+
+
+def test_the_cars_heat_maps_show_what_the_agent_says(runs):
+    agent = clearning.load(runs["dubins-car"])
+    figure = plots.heat_maps(agent, CAR, [7, 15])
+    shown = images(figure)[:2]  # the colour bar comes after
+    for picture, h in zip(shown, (7, 15), strict=True):
+        assert picture.shape == (61, 61)
+        assert picture[4 * 12, 4 * 2] == pytest.approx(
+            agent.reach_probability([0, 0, 1, 0], [2, 12], h), abs=1e-6
+        )
+        assert picture.mask[4 * 3, 4 * 5]  # inside a wall
+        assert not picture.mask[4 * 8, 4 * 5]  # in the gap between two
+    overlap = plots.reachability_overlap(agent, CAR, [7, 15])
+    assert [ax.get_title() for ax in figure.axes[:2]] == [f"h = {h}, IoU = {overlap[h]:.2f}" for h in (7, 15)]
+
+
+def test_horizons_beyond_an_agents_sight_are_left_out():
+    assert set(plots.reachability_overlap(says(0.0), FrozenLake(), [6, 40])) == {6}
+    assert set(plots.reachability_overlap(says(0.0), FrozenLake(), [40])) == {30}
+
+
+# Curves and trajectories ---------------------------------------------------------------------------
+
+
+def test_the_curve_of_one_who_knows_lies_on_the_truth():
+    figure = plots.horizon_curve(knows_the_way(MiniMaze()), MiniMaze())
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == Known.max_horizon]
+    marks = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
+    assert len(lines) == 6
+    assert len(marks) == 3
+    for learned, true in zip(lines[::2], lines[1::2], strict=True):
+        np.testing.assert_array_equal(learned.get_ydata(), true.get_ydata())
+    near = lines[0].get_ydata()
+    assert marks[0].get_xdata()[0] == 1 + int(np.argmax(near == 1))  # h_α is where certainty begins
+
+
+def test_goals_are_spread_out():
+    goals = MiniMaze().test_set().goal
+    chosen = plots.spread_out(goals, np.array([6.0, 6.0]), 12)
+    assert len(np.unique(chosen, axis=0)) == 12
+    between = np.abs(chosen[:, None] - chosen).max(-1) + 99 * np.eye(12)
+    assert between.min() >= 4
+    assert len(plots.spread_out(goals[:5], np.array([6.0, 6.0]), 12)) == 5
