@@ -15,7 +15,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -104,7 +103,12 @@ def updates_against_products() -> list[dict[str, Any]]:
         _, engine, learner, buffer = prepared(config)
         sizes = [layer.weight.shape[::-1] for layer in learner.network.mlp.layers]
         # The key is made anew inside: the engine takes its arguments over.
-        real = partial(lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5))[0].updates, engine, learner, buffer)
+        real = partial(
+            lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5))[0].updates,
+            engine,
+            learner,
+            buffer,
+        )
         ours, bare = side_by_side(real, bare_products(sizes, config.batch_size, config.updates_per_episode))
         rows.append(
             {
@@ -128,7 +132,12 @@ def updates_against_torch() -> list[dict[str, Any]]:
     for form, hidden, layer_norm, _ in CASES:
         config = Config(form=form, hidden=hidden, layer_norm=layer_norm)  # pyright: ignore[reportArgumentType]
         env, engine, learner, buffer = prepared(config)
-        real = partial(lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5))[0].updates, engine, learner, buffer)
+        real = partial(
+            lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5))[0].updates,
+            engine,
+            learner,
+            buffer,
+        )
         inputs = learner.network.inputs.size()
         ours, torch_time = side_by_side(real, torch_updates(config, inputs, env.spec.num_actions))
         rows.append(
@@ -167,7 +176,9 @@ def environment_steps() -> list[dict[str, Any]]:
                 if terminated or truncated:
                     single.reset()
 
-        vector, loop = side_by_side(partial(many, env, state, count, steps), partial(one_by_one, single, steps))
+        vector, loop = side_by_side(
+            partial(many, env, state, count, steps), partial(one_by_one, single, steps)
+        )
         rows.append(
             {
                 "what": f"environment steps, {name}, 1,024 at once",
@@ -192,12 +203,21 @@ def act_latency() -> list[dict[str, Any]]:
     forward = lambda: [bare(network, s, g).block_until_ready() for _ in range(200)]  # noqa: E731
     ours, network_time = side_by_side(act, forward)
     note = f"{ours / 200 * 1e6:.0f} µs an act, median"
-    return [{"what": "act, one observation", "against": "one forward pass", "ratio": network_time / ours, "note": note}]
+    return [
+        {
+            "what": "act, one observation",
+            "against": "one forward pass",
+            "ratio": network_time / ours,
+            "note": note,
+        }
+    ]
 
 
 def main() -> None:
     rows = updates_against_products() + updates_against_torch() + environment_steps() + act_latency()
-    table = Table("what", "against", "ratio", "wanted", "note", title="speed; above 1 is faster than the baseline")
+    table = Table(
+        "what", "against", "ratio", "wanted", "note", title="speed; above 1 is faster than the baseline"
+    )
     for row in rows:
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
         wanted = f">= {row['wanted']}" if "wanted" in row else ""
@@ -206,7 +226,12 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if "--json" in sys.argv:
         path = sys.argv[sys.argv.index("--json") + 1]
-        record = {"command": "python benchmarks/speed.py", "cores": cores, "versions": versions(), "rows": rows}
+        record = {
+            "command": "python benchmarks/speed.py",
+            "cores": cores,
+            "versions": versions(),
+            "rows": rows,
+        }
         with open(path, "w") as file:
             json.dump(record, file, indent=1)
 

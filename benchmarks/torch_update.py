@@ -1,6 +1,7 @@
 """The library's update, written plainly for eager PyTorch, to measure against."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -18,7 +19,7 @@ def torch_updates(config: Config, inputs: int, actions: int) -> Callable[[], Non
     def network() -> nn.Sequential:
         sizes = (inputs + (not every), *config.hidden)
         layers: list[nn.Module] = []
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        for a, b in pairwise(sizes):
             layers += [nn.Linear(a, b), *([nn.LayerNorm(b)] if config.layer_norm else []), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], actions * (horizons if every else 1)))
 

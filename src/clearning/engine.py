@@ -37,7 +37,9 @@ def build_engine(env: Any, config: Config) -> Engine:
         key_start, key_act = jax.random.split(key)
         state, goal = training_starts(env, key_start, config.parallel_envs)
         policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out)
-        episodes = collect(env, policy, key_act, state, goal, spec.max_episode_steps, config.new_goal_at_success)
+        episodes = collect(
+            env, policy, key_act, state, goal, spec.max_episode_steps, config.new_goal_at_success
+        )
         return ring.add(buffer, episodes), episodes
 
     def update_many(learner: Learner, buffer: Buffer, key: Array, progress: Array) -> tuple[Learner, Metrics]:

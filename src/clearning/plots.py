@@ -22,6 +22,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from clearning.agent import Agent
 from clearning.config import Config
@@ -42,7 +43,7 @@ TITLES = {"frozen-lake": "Frozen lake", "mini-maze": "Mini maze", "dubins-car": 
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK, GREY = "#CC79A7", "#56B4E9", "#000000", "#777777"
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.titlesize": 8.5,
     "axes.labelsize": 8.0,
@@ -127,7 +128,7 @@ def learning_curves(runs: Sequence[RunFolder]) -> Figure:
             ax.grid(color="0.9", lw=0.6)
             ax.set_axisbelow(True)
             ax.xaxis.set_major_formatter(_thousands)
-            ax.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(6, integer=True))
+            ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
         name = record.get("preset") or ("custom environment" if custom else config.env)
         figure.suptitle(f"Learning curves: {name}, {seeds}")
@@ -238,7 +239,8 @@ def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
         ax.set(xlabel="x", ylabel="y")
         share = f"{success.sum()} of {len(goals)} goals reached"
         ax.set_title(f"{TITLES[env.spec.name]}: the policy with α = {dial.alpha:g}, {share}", pad=10)
-        figure.legend(handles=_way_legend(env, not success.all()), loc="outside lower center", ncols=5)
+        handles = _way_legend(env, not success.all())
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, columnspacing=1.2)
     return figure
 
 
@@ -256,8 +258,8 @@ def _car_way(ax: Axes, way: np.ndarray, action: np.ndarray, alpha: float) -> Non
     pieces = np.stack([way[:-1, :2], way[1:, :2]], axis=1)  # (moves, 2 ends, 2)
     back, forth = action[: len(pieces)] < 3, (action[: len(pieces)] >= 3) & (action[: len(pieces)] < 6)
     common: dict[str, Any] = {"alpha": alpha, "zorder": 3.5, "clip_on": False}
-    ax.add_collection(LineCollection(pieces[forth], colors=BLUE, linewidths=1.3, **common))
-    ax.add_collection(LineCollection(pieces[back], colors=VERMILION, linewidths=1.9, **common))
+    ax.add_collection(LineCollection(list(pieces[forth]), colors=BLUE, linewidths=1.3, **common))
+    ax.add_collection(LineCollection(list(pieces[back]), colors=VERMILION, linewidths=1.9, **common))
     ax.plot(*way[1:, :2].T, ".", color="0.15", ms=1.8, alpha=alpha, zorder=3.6, clip_on=False)
 
 
@@ -271,7 +273,6 @@ def _grid_way(ax: Axes, way: np.ndarray, i: int, count: int, alpha: float) -> st
 
 
 def _way_legend(env: Any, missed: bool) -> list[Any]:
-    handles: list[Any] = []
     if isinstance(env, DubinsCar):
         handles = [
             Line2D([], [], color=AGENT, marker=">", ls="", ms=6, label="start"),
@@ -301,7 +302,7 @@ def most_likely_way(agent: Any, env: FrozenLake, start: Any, goal: Any, horizon:
         landing, _ = env.outcomes(jnp.asarray(state), jnp.asarray(action))
         state = np.asarray(landing[0])  # the intended move comes first
         way.append(state)
-        if bool(env.reached(state, goal)) or bool(env.is_dead(jnp.asarray(state))):
+        if bool(env.reached(jnp.asarray(state), jnp.asarray(goal))) or bool(env.is_dead(jnp.asarray(state))):
             break
     return np.stack(way)
 
@@ -416,7 +417,7 @@ def _car_heat_maps(
     halo = [patheffects.withStroke(linewidth=2.6, foreground="black")]
     for i, (ax, h) in enumerate(zip(axes, horizons, strict=True)):
         draw_map(ax, env)
-        image = _show(ax, _as_image(env, goals, learned[:, i]), extent, bad=WALL)
+        _show(ax, _as_image(env, goals, learned[:, i]), extent, bad=WALL)
         # Both outlines are drawn where the truth is known; they end at the walls.
         for values, style in ((exact[:, i], "solid"), (learned[:, i], (0, (1.5, 1.2)))):
             field = _as_image(env, goals, values)
@@ -425,10 +426,10 @@ def _car_heat_maps(
                 line = ax.contour(along, along, field, levels=[REACHABLE], **look)
                 line.set_path_effects(halo if style == "solid" else [])
         draw_state(ax, env, state)
-        ax.set_title(f"h = {h}, IoU = {overlap[h]:.2f}")
+        ax.set_title(f"h = {h}, IoU = {overlap[h]:.2f}\n{100 * exact[:, i].mean():.0f} % truly reachable")
         _ticks(ax, env, x=True, y=i == 0)
         ax.set(xlabel="goal x", ylabel="goal y" if i == 0 else "")
-    bar = figure.colorbar(image, ax=list(axes), shrink=0.75, pad=0.015)
+    bar = figure.colorbar(axes[0].images[0], ax=list(axes), shrink=0.75, pad=0.015)
     bar.set_label(r"learned $\max_a\, C(s, a, g, h)$")
     walls = "" if env.walls else ", no inner walls"
     figure.suptitle(f"Dubins' car{walls}: probability of reaching each goal within h steps")
@@ -466,7 +467,7 @@ def _grid_heat_maps(
             ax = axes[row, i]
             draw_map(ax, env)
             # A hole can be a goal, so the lake's colours lie above its holes, which are hatched instead.
-            image = _show(ax, _as_image(env, goals, values[:, i]), extent, zorder=2.05 if lake else 1)
+            _show(ax, _as_image(env, goals, values[:, i]), extent, zorder=2.05 if lake else 1)
             if lake:
                 look = {"fill": False, "hatch": "////", "edgecolor": "white", "linewidth": 0, "zorder": 2.06}
                 for corner in np.argwhere(frozen_lake.HOLES) - 0.5:
@@ -477,7 +478,7 @@ def _grid_heat_maps(
                 ax.set_title(f"h = {h}\nmean |C − C*| = {error:.2f}")
             _ticks(ax, env, x=row == 1, y=i == 0)
             ax.set(xlabel="goal x" if row == 1 else "", ylabel=f"{name}\ngoal y" if i == 0 else "")
-    bar = figure.colorbar(image, ax=axes, shrink=0.6, pad=0.015)
+    bar = figure.colorbar(axes[0, 0].images[0], ax=axes, shrink=0.6, pad=0.015)
     bar.set_label(r"$\max_a\, C(s, a, g, h)$")
     figure.suptitle(f"{TITLES[env.spec.name]}: probability of reaching each goal within h steps")
     handles: list[Any] = [Line2D([], [], color=AGENT, marker="o", ls="", ms=6, label="state s")]
@@ -493,17 +494,17 @@ def _ticks(ax: Axes, env: Any, x: bool = True, y: bool = True) -> None:
     width, height = env.spec.goal_high
     ax.set_xticks(np.arange(0, width + 1, between) if x else [])
     ax.set_yticks(np.arange(0, height + 1, between) if y else [])
-    ax.tick_params(length=2)
+    # A car or a goal at the edge of the box reaches over it.
+    ax.tick_params(length=2, pad=9 if isinstance(env, DubinsCar) else 3)
 
 
-def _show(ax: Axes, values: Any, extent: Any, zorder: float = 1, bad: str | None = None) -> Any:
+def _show(ax: Axes, values: Any, extent: Any, zorder: float = 1, bad: str | None = None) -> None:
     limits = ax.get_xlim(), ax.get_ylim()
     colors = matplotlib.colormaps["viridis"]
     if bad:
         colors = colors.with_extremes(bad=bad)
-    image = ax.imshow(values, cmap=colors, vmin=0, vmax=1, origin="lower", extent=extent, zorder=zorder)
-    ax.set(xlim=limits[0], ylim=limits[1])
-    return image
+    ax.imshow(values, cmap=colors, vmin=0, vmax=1, origin="lower", extent=extent, zorder=zorder)
+    ax.set(xlim=limits[0], ylim=limits[1])  # imshow fits them to its picture
 
 
 def _as_image(env: Any, goals: np.ndarray, values: np.ndarray) -> np.ma.MaskedArray:

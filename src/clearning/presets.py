@@ -9,19 +9,39 @@ from clearning.errors import UsageError
 
 
 def dubins_car() -> Config:
-    """Dubins' car in the all-horizon form, within 25,000 environment steps.
+    """Dubins' car in the all-horizon form, 500 episodes.
 
-    Starts where the paper's does; goals are drawn from the whole free box, of which the test lattice's
-    border is part (the paper trains on the lattice without its border).
+    Starts where the paper's does. Goals are drawn from the whole free box, of which the test lattice's border
+    is part (the paper trains on the lattice without its border), and the L∞ distance rules out goals that are
+    too far for a horizon.
     """
     return Config(
-        env="dubins-car", env_options={"any_goal": True}, episodes=700, evaluate_every=50, checkpoint_every=50
+        env="dubins-car",
+        env_options={"any_goal": True},
+        episodes=500,
+        rule_out=True,
+        skip_ruled_out=True,
+        evaluate_every=25,
+        checkpoint_every=25,
     )
 
 
 def mini_maze() -> Config:
-    """Mini maze in the all-horizon form, 300 episodes from the fixed start."""
-    return Config(env="mini-maze", episodes=300, features="one-hot", evaluate_every=50, checkpoint_every=50)
+    """Mini maze in the all-horizon form, 250 episodes from the fixed start.
+
+    An episode goes on after another goal once it has reached one, and, as in the paper's own maze, the L1
+    distance rules out goals that are too far for a horizon.
+    """
+    return Config(
+        env="mini-maze",
+        episodes=250,
+        features="one-hot",
+        new_goal_at_success=True,
+        rule_out=True,
+        skip_ruled_out=True,
+        evaluate_every=25,
+        checkpoint_every=25,
+    )
 
 
 def frozen_lake() -> Config:
@@ -47,6 +67,8 @@ def dubins_reachability() -> Config:
         env="dubins-car",
         env_options={"walls": False, "turn_degrees": 5.0, "random_starts": True, "any_goal": True},
         episodes=1000,
+        rule_out=True,
+        skip_ruled_out=True,
     )
 
 

@@ -1,0 +1,259 @@
+"""Train every preset with every seed and write results/: `make results`, or single presets by name.
+
+    python benchmarks/results.py [PRESET ...] [--jobs 2] [--runs runs/results] [--report-only]
+
+Finished runs are kept and interrupted ones resumed, so it can be stopped and started again. Everything in
+results/ is made here; nothing is edited by hand.
+"""
+
+import argparse
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearning.agents.discrete import Learner
+from clearning.buffer import init
+from clearning.envs import FrozenLake, make
+from clearning.evaluate import c_error, counted_c, learned_c, over_seeds
+from clearning.networks import build_network
+from clearning.plots import plot_run
+from clearning.report import evaluate_pair, evaluate_run, paper_results
+from clearning.rollout import Dial
+from clearning.runs import RunFolder, versions
+
+SEEDS = {
+    "dubins-car": range(5),
+    "mini-maze": range(5),
+    "frozen-lake": range(5),
+    "dubins-reachability": range(1),
+    "paper/dubins-car": range(3),
+    "paper/mini-maze": range(3),
+    "paper/frozen-lake": range(3),
+}
+PAPER_SUCCESS = {"dubins-car": 0.8615, "mini-maze": 0.8689}
+RESULTS = Path("results")
+INTRODUCTION = """\
+Made by `python benchmarks/results.py` from the run folders; every seed that was run is shown. Mean ± standard
+deviation over seeds (population, as in the paper), with a 95 % bootstrap interval of the mean over seeds in
+brackets. Environment steps include exploration. Every evaluation starts at the paper's start, without
+exploration, with the dial at α = 0.9 unless a fixed h is named. The learning curves of each seed are in the
+CSV files, the settings in `clearning/presets.py`, the commands and versions in the JSON files.
+Times were taken while other work ran on the same two cores."""
+
+
+def train_all(presets: list[str], runs: Path, jobs: int) -> None:
+    """Train or resume what is not finished, several at a time, each on one core."""
+    waiting: queue.Queue[tuple[str, int]] = queue.Queue()
+    for name in presets:
+        for seed in SEEDS[name]:
+            waiting.put((name, seed))
+
+    def work(core: int) -> None:
+        while True:
+            try:
+                name, seed = waiting.get_nowait()
+            except queue.Empty:
+                return
+            folder = runs / name / f"seed-{seed}"
+            started = (folder / "config.json").exists()
+            verb = (
+                ["resume", str(folder)]
+                if started
+                else ["train", name, "--seed", str(seed), "--out", str(folder)]
+            )
+            print(f"{name}, seed {seed}: {verb[0]}", flush=True)
+            with open(runs / "log.txt", "a") as log:
+                subprocess.run(
+                    [sys.executable, "-m", "clearning", *verb],
+                    stderr=log,
+                    check=True,
+                    preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+                )
+
+    runs.mkdir(parents=True, exist_ok=True)
+    cores = sorted(os.sched_getaffinity(0))
+    threads = [threading.Thread(target=work, args=(cores[i % len(cores)],)) for i in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
+    """Everything that the tables show of one run."""
+    found = evaluate_run(folder, None)
+    metrics = folder.metrics()
+    found["run"] = f"{name}/seed-{seed}"
+    found["train_seconds"] = float(metrics["seconds"][-1])
+    threshold = PAPER_SUCCESS.get(name.removeprefix("paper/"))
+    if threshold:
+        above = np.flatnonzero(metrics["eval_success"] >= threshold)
+        found["env_steps_to_paper"] = int(metrics["env_steps"][above[0]]) if len(above) else None
+        found["episodes_to_paper"] = int(metrics["episodes"][above[0]]) if len(above) else None
+    config, _, _ = folder.read()
+    env = make(config.env, config.env_options)
+    if isinstance(env, FrozenLake):
+        for h in (6, 24):
+            pair = evaluate_pair(str(folder.path), Dial(horizon=h), (1, 0), (1, 6), 10_000, 0)
+            found[f"fixed_{h}"], found[f"exact_{h}"] = pair["success"], pair["exact"]
+        network = build_network(env.spec, config, _key())
+        learner, buffer, _ = folder.load_checkpoint(
+            Learner.start(network), init(env.spec, config.buffer_capacity)
+        )
+        acting = learner.target if config.act_with == "average" else learner.network
+        found["c_error"] = c_error(learned_c(acting, env), env)
+        found["counted_c_error"] = c_error(counted_c(env, buffer, config.max_horizon), env)
+    return found
+
+
+def _key() -> Any:
+    import jax
+
+    return jax.random.key(0)
+
+
+def write_results(presets: list[str], runs: Path) -> None:
+    """One JSON and one CSV of curves per preset, its figures, and the page of tables."""
+    RESULTS.mkdir(exist_ok=True)
+    for name in presets:
+        folders = {s: RunFolder(runs / name / f"seed-{s}") for s in SEEDS[name]}
+        folders = {s: f for s, f in folders.items() if f.agent_file.exists()}
+        if not folders:
+            continue
+        flat = name.replace("/", "-")
+        record = {
+            "preset": name,
+            "command": f"clearning train {name} --seeds {min(folders)}-{max(folders)}",
+            "versions": json.loads((next(iter(folders.values())).path / "versions.json").read_text()),
+            "evaluated_with": versions(),
+            "runs": [measure(name, s, f) for s, f in folders.items()],
+        }
+        (RESULTS / f"{flat}.json").write_text(json.dumps(record, indent=1) + "\n")
+        lines = [f.metrics_file.read_text().splitlines() for f in folders.values()]
+        rows = [f"{s},{row}" for s, table in zip(folders, lines, strict=True) for row in table[1:]]
+        (RESULTS / f"{flat}-curves.csv").write_text("\n".join([f"seed,{lines[0][0]}", *rows]) + "\n")
+        figures = RESULTS / "figures" / flat
+        shutil.rmtree(figures, ignore_errors=True)
+        plot_run(runs / name, figures)
+        print(f"wrote {RESULTS / flat}.json", flush=True)
+    (RESULTS / "README.md").write_text(page())
+
+
+def page() -> str:
+    """The tables, from the JSON files that are there."""
+    parts = [
+        "# Results",
+        "",
+        INTRODUCTION,
+        "",
+    ]
+    paper = paper_results()
+    for path in sorted(RESULTS.glob("*.json")):
+        record = json.loads(path.read_text())
+        if "preset" not in record:
+            continue
+        runs = record["runs"]
+        env = record["preset"].removeprefix("paper/")
+        parts += [f"## {record['preset']}", "", f"`{record['command']}`", ""]
+        columns = [
+            ("success %", "success", 100, 2),
+            ("paper's goals %", ("paper_goals", "success"), 100, 2),
+            ("steps", "steps", 1, 2),
+            ("optimum", "optimal_steps", 1, 2),
+            ("distance", "distance", 1, 2),
+            ("final distance", "final_distance", 1, 2),
+            ("env steps", "env_steps", 1, 0),
+            ("episodes", "episodes", 1, 0),
+            ("env steps to the paper's success", "env_steps_to_paper", 1, 0),
+            ("fixed h = 6", "fixed_6", 1, 4),
+            ("fixed h = 24", "fixed_24", 1, 4),
+            ("mean abs(C − C*)", "c_error", 1, 4),
+            ("the same, DP on the data's counts", "counted_c_error", 1, 4),
+            ("training, minutes", "train_seconds", 1 / 60, 1),
+        ]
+        columns = [c for c in columns if _get(runs[0], c[1]) is not None]
+        parts += ["| seed | " + " | ".join(c[0] for c in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+        for run in runs:
+            cells = [_cell(_get(run, key), scale, digits) for _, key, scale, digits in columns]
+            parts.append(f"| {run['seed']} | " + " | ".join(cells) + " |")
+        means = [_mean_cell([_get(r, key) for r in runs], scale, digits) for _, key, scale, digits in columns]
+        parts.append("| **all** | " + " | ".join(means) + " |")
+        published = paper.get(env, {}).get("c-learning")
+        if published:
+            success, path_length = published["success"]["all"], published["path"]["all"]
+            parts += [
+                "",
+                f"The paper: success {success[0]} ± {success[1]} %, path {path_length[0]} ± {path_length[1]} "
+                f"({paper['path_unit'][env].split(',')[0]}).",
+            ]
+        parts += ["", *_strata(runs, published), ""]
+        flat = record["preset"].replace("/", "-")
+        figures = sorted((RESULTS / "figures" / flat).glob("*.png"))
+        parts += [f"![{record['preset']}: {p.stem}](figures/{flat}/{p.name})" for p in figures] + [""]
+    return "\n".join(parts)
+
+
+def _strata(runs: list[dict[str, Any]], published: dict[str, Any] | None) -> list[str]:
+    lines = [
+        "| goals | success % | steps | optimum | distance | paper: success % | paper: path |",
+        "|---" * 7 + "|",
+    ]
+    for stratum, first in runs[0]["by_stratum"].items():
+        cells = [r["by_stratum"][stratum] for r in runs]
+        values = [
+            _mean_cell([c.get(k) for c in cells], s, 2)
+            for k, s in (("success", 100), ("steps", 1), ("optimal_steps", 1), ("distance", 1))
+        ]
+        paper = [_pair(published, metric, stratum) for metric in ("success", "path")]
+        lines.append(f"| {stratum} ({first['goals']}) | " + " | ".join([*values, *paper]) + " |")
+    return lines
+
+
+def _pair(published: dict[str, Any] | None, metric: str, stratum: str) -> str:
+    pair = (published or {}).get(metric, {}).get(stratum)
+    return f"{pair[0]} ± {pair[1]}" if pair else "–"
+
+
+def _get(run: dict[str, Any], key: str | tuple[str, str]) -> Any:
+    return run.get(key) if isinstance(key, str) else run.get(key[0], {}).get(key[1])
+
+
+def _cell(value: Any, scale: float, digits: int) -> str:
+    return "–" if value is None else f"{scale * value:,.{digits}f}"
+
+
+def _mean_cell(values: list[Any], scale: float, digits: int) -> str:
+    if any(v is None for v in values):
+        return "–"
+    spread = over_seeds([scale * v for v in values])
+    low, high = spread["interval"]
+    return (
+        f"{spread['mean']:,.{digits}f} ± {spread['std']:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("presets", nargs="*", choices=[[], *SEEDS], default=[])
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=Path("runs/results"))
+    parser.add_argument(
+        "--report-only", action="store_true", help="do not train, only evaluate what is there"
+    )
+    args = parser.parse_args()
+    presets = args.presets or list(SEEDS)
+    if not args.report_only:
+        train_all(presets, args.runs, args.jobs)
+    write_results(presets, args.runs)
+
+
+if __name__ == "__main__":
+    main()
