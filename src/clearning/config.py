@@ -7,6 +7,10 @@ from typing import Any, Literal
 
 from clearning.errors import UsageError
 
+AT_LEAST_ONE = ("episodes", "parallel_envs", "max_horizon", "updates_per_episode", "batch_size")
+AT_LEAST_ONE += ("goal_tries", "buffer_capacity", "evaluate_every", "checkpoint_every")
+NOT_NEGATIVE = ("env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
+
 
 @dataclass(frozen=True)
 class Config:
@@ -31,7 +35,9 @@ class Config:
     epsilon_decay: float = 0.0
     """When positive, n episodes in, epsilon is divided by 1 + n / epsilon_decay."""
     alpha: float = 0.9
-    """The dial when acting: the smallest horizon with this share of the best probability."""
+    """The dial: the smallest horizon with this share of the best probability."""
+    explore_alpha: float = 0.0
+    """The dial when collecting; 0 to take alpha. Where moves slip, quick policies see more of the world."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
 
@@ -98,14 +104,13 @@ class Config:
         _require(all(0 <= p <= 1 for p in shares), "goal shares must lie in 0..1", shares)
         _require(abs(sum(shares) - 1) < 1e-6, "the four goal shares must sum to 1", sum(shares))
         _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
+        _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
-        for name in ("episodes", "parallel_envs", "max_horizon", "batch_size", "goal_tries"):
+        for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
-        for name in ("evaluate_every", "checkpoint_every", "buffer_capacity"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
-        for name in ("env_steps", "random_episodes", "updates_per_episode", "target_period", "kappa"):
+        for name in NOT_NEGATIVE:
             _require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
         _require(all(w >= 1 for w in self.hidden), "hidden widths must be at least 1", self.hidden)
 
@@ -127,12 +132,9 @@ def replace_settings(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def config_from_dict(values: Mapping[str, Any]) -> Config:
-    """A config read back from JSON; unknown or missing entries are refused by name."""
-    known = {f.name for f in fields(Config)}
-    unknown, missing = sorted(set(values) - known), sorted(known - set(values))
-    if unknown or missing:
-        what = f"an unknown setting '{unknown[0]}'" if unknown else f"no setting '{missing[0]}'"
-        raise UsageError(f"The config has {what}; it was written by another version.")
-    values = dict(values)
-    values["hidden"] = tuple(values["hidden"])
-    return Config(**values)
+    """A config read back from JSON. Settings it lacks are younger than it and keep their defaults."""
+    unknown = sorted(set(values) - {f.name for f in fields(Config)})
+    if unknown:
+        raise UsageError(f"The config has an unknown setting '{unknown[0]}'; another version wrote it.")
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Config(**{**values, **lists})

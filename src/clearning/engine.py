@@ -28,7 +28,7 @@ class Engine(NamedTuple):
 def build_engine(env: Any, config: Config) -> Engine:
     """Compile an environment and a config into the two programs."""
     spec = env.spec
-    dial = Dial(config.alpha)
+    dial = Dial(config.explore_alpha or config.alpha)
     mask_reached = spec.goal_check is not None
 
     def collect_episodes(

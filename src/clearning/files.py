@@ -99,7 +99,7 @@ def fill(like: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
     """Write arrays with a JSON record and a digest of their bytes."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     header = {"record": json.dumps({"format": FORMAT, **record}), "sha256": _digest(arrays)}
     write_atomically(path, save(arrays, header))
 

@@ -91,7 +91,13 @@ BY_DISTANCE = replace(PAPER, goal_future=0.0, goal_episode=0.0, goal_nearby=1.0,
 
 
 def paper_dubins_car() -> Config:
-    """The paper's Dubins' car (appendix F.3): 4,500 episodes, 400-300 network, 80 updates per episode."""
+    """The paper's Dubins' car (appendix F.3): 4,500 episodes, 400-300 network, 80 updates per episode.
+
+    Deviations, numbered as in docs/presets.md: (1) horizons by p(h) ∝ h^(−κ(1−n/N)); (2) double-Q target;
+    (3) 15 random episodes on top; (4) episode goals uniform; (5) inputs scaled to [−1, 1]; (6) pairs whose
+    goal is already reached left out; (7) episodes end at success; (9) 20 % of the goals are what the episode
+    was after; (15) episodes chosen uniformly.
+    """
     return replace(
         PAPER,
         env="dubins-car",
@@ -105,7 +111,12 @@ def paper_dubins_car() -> Config:
 
 
 def paper_mini_maze() -> Config:
-    """The paper's mini maze (appendix F.2): 3,000 episodes, 200-100 network, goals by distance."""
+    """The paper's mini maze (appendix F.2): 3,000 episodes, 200-100 network, goals by distance.
+
+    Deviations, numbered as in docs/presets.md: (1) to (7) and (15) as for the car; (10) ε falls with the
+    number of goal-directed episodes; (11) the learning rate falls after two thirds; (13) hopeless targets
+    are 0.
+    """
     return replace(
         BY_DISTANCE,
         env="mini-maze",
@@ -123,7 +134,11 @@ def paper_mini_maze() -> Config:
 
 
 def paper_frozen_lake() -> Config:
-    """The paper's frozen lake (appendix F.1): 300 episodes, 60-40 network, goals by distance."""
+    """The paper's frozen lake (appendix F.1): 300 episodes, 60-40 network, goals by distance.
+
+    Deviations, numbered as in docs/presets.md: (1) to (7) and (15) as for the car; (12) holes are terminal;
+    (13) hopeless targets are 0; (14) episodes of one step are kept.
+    """
     return replace(
         BY_DISTANCE,
         env="frozen-lake",

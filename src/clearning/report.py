@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from clearning.agent import Agent, check_alpha
+from clearning.core.tabular import optimal_c_from, optimal_c_last
 from clearning.envs import FrozenLake, MiniMaze, make
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
-from clearning.evaluate import evaluate, exact_c, over_seeds, run_episodes
+from clearning.evaluate import evaluate, over_seeds, run_episodes
 from clearning.rollout import Dial
 from clearning.runs import RunFolder, run_folders
 
@@ -119,7 +120,9 @@ def oracle(
     answer["fewest_steps"] = None if steps[0] == NEVER else int(steps[0])
     if isinstance(env, FrozenLake | MiniMaze):
         number = _numbers(env)
-        values = exact_c(env, horizon)[-1, number[tuple(map(int, state))], :, number[tuple(map(int, goal))]]
+        values = optimal_c_last(env.mdp, horizon)[
+            number[tuple(map(int, state))], :, number[tuple(map(int, goal))]
+        ]
         return answer | _best_action(env, values, bool(steps[0] == 0))
     values = _car_values(env, start, end, horizon)
     return (
@@ -185,7 +188,7 @@ def _numbers(env: FrozenLake | MiniMaze) -> dict[tuple[float, ...], int]:
 
 def _exact_best(env: FrozenLake | MiniMaze, start: np.ndarray, horizon: int) -> np.ndarray:
     """max_a C*(start, a, g, h), indexed [h − 1, g]."""
-    return exact_c(env, horizon)[:, _numbers(env)[tuple(start.astype(int).tolist())]].max(1)
+    return optimal_c_from(env.mdp, _numbers(env)[tuple(start.astype(int).tolist())], horizon)
 
 
 def _dial_record(dial: Dial) -> dict[str, Any]:

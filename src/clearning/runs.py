@@ -39,7 +39,7 @@ METRICS = {
     "episodes": "episodes collected so far, random ones included",
     "env_steps": "environment steps taken so far, exploration included",
     "updates": "gradient updates so far",
-    "train_success": "share of the last 100 training episodes that reached their own goal",
+    "train_success": "share of the last 100 training episodes that reached a goal they were after",
     "loss": "mean loss over the updates since the last row",
     "eval_success": "share of the test goals reached, without exploration",
     "eval_steps": "mean steps on the test goals reached, counted from 1",

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -76,7 +77,8 @@ def run_training(
     engine = build_engine(env, config)
     base = jax.random.key(seed)
     last_evaluation: dict[str, Any] | None = None
-    rate = 0.0
+    new_updates = config.updates_per_episode * config.parallel_envs
+    times: deque[float] = deque(maxlen=20)  # seconds of the latest iterations
 
     with catch_signals() as caught:
         while not training.counters.finished:
@@ -94,8 +96,7 @@ def run_training(
                     training.learner, training.buffer, key_update, progress
                 )
                 training.count_losses(metrics)
-                new = config.updates_per_episode * config.parallel_envs
-                rate = 0.9 * rate + 0.1 * new / (time.perf_counter() - began) if rate else 1e-9
+                times.append(time.perf_counter() - began)
             count.seconds += time.perf_counter() - began
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
@@ -103,6 +104,8 @@ def run_training(
                 last_evaluation = training.evaluate()
                 log_row(last_evaluation)
                 go_on &= training.call(callbacks.after_evaluation, **last_evaluation)
+            # The median passes over the iterations that compile.
+            rate = new_updates / float(np.median(times)) if times else 0.0
             show(training.status(rate, last_evaluation))
             if training.is_due(config.checkpoint_every) or caught or not go_on:
                 training.save()

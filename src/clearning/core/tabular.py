@@ -4,6 +4,8 @@ The same rules that train networks are iterated here in expectation over s', so 
 reaches the oracle tests the rule itself.
 """
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,33 +30,41 @@ class FiniteMDP:
 
 def _finite_horizon(
     mdp: FiniteMDP, target: Target, horizons: int, goal_is_terminal: bool, policy: np.ndarray | None = None
-) -> np.ndarray:
-    """Values (H, states, actions, goals) for h = 1..H; the maximum over actions, or a policy's mean."""
-    reached = mdp.reached.astype(np.float64)
-    best = reached  # with no step left, only a reached goal counts
-    values = []
+) -> Iterator[np.ndarray]:
+    """Values (states, actions, goals) for h = 1..H in turn; the maximum over actions, or a policy's mean."""
+    best = mdp.reached.astype(np.float64)  # with no step left, only a reached goal counts
     for h in range(1, horizons + 1):
         value = mdp.backup(target, best)
         if goal_is_terminal:
             value = np.where(mdp.reached[:, None, :], 1.0, value)
-        values.append(value)
+        yield value
         best = value.max(1) if policy is None else np.einsum("iag,iga->ig", value, policy[h - 1])
-    return np.stack(values)
 
 
 def optimal_c(mdp: FiniteMDP, horizons: int) -> np.ndarray:
     """C*(s, a, g, h), indexed [h − 1, s, a, g] (eq. 3)."""
-    return _finite_horizon(mdp, cumulative, horizons, goal_is_terminal=True)
+    return np.stack([*_finite_horizon(mdp, cumulative, horizons, goal_is_terminal=True)])
+
+
+def optimal_c_from(mdp: FiniteMDP, state: int, horizons: int) -> np.ndarray:
+    """max_a C*(s, a, g, h) from one state, indexed [h − 1, g], in the memory of one horizon."""
+    values = _finite_horizon(mdp, cumulative, horizons, goal_is_terminal=True)
+    return np.stack([value[state].max(0) for value in values])
+
+
+def optimal_c_last(mdp: FiniteMDP, horizon: int) -> np.ndarray:
+    """C* at one horizon, indexed [s, a, g], in the memory of one horizon."""
+    return deque(_finite_horizon(mdp, cumulative, horizon, goal_is_terminal=True), maxlen=1)[0]
 
 
 def optimal_a(mdp: FiniteMDP, horizons: int) -> np.ndarray:
     """A*(s, a, g, h), indexed [h − 1, s, a, g] (appendix C)."""
-    return _finite_horizon(mdp, exact, horizons, goal_is_terminal=False)
+    return np.stack([*_finite_horizon(mdp, exact, horizons, goal_is_terminal=False)])
 
 
 def policy_c(mdp: FiniteMDP, policy: np.ndarray) -> np.ndarray:
     """C^π for a horizon-aware policy π(a | s, g, h), given as [h − 1, s, g, a] (eq. 2)."""
-    return _finite_horizon(mdp, cumulative, len(policy), goal_is_terminal=True, policy=policy)
+    return np.stack([*_finite_horizon(mdp, cumulative, len(policy), goal_is_terminal=True, policy=policy)])
 
 
 def _fixed_point(mdp: FiniteMDP, target: Target, tolerance: float, rounds: int) -> np.ndarray:

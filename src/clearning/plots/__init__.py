@@ -1,0 +1,66 @@
+"""Run folders -> figures; never trains.
+
+- learning_curves: test success and path length while training, every seed
+- trajectories: the policy's ways to goals spread over the map
+- policy_by_horizon: frozen lake, the most likely way for several horizons (figure 3a)
+- heat_maps: how surely each goal is reached in time, beside the truth (figure 3b)
+- horizon_curve: C against the horizon, beside the truth
+"""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from clearning.agent import Agent
+from clearning.envs import FrozenLake, make
+from clearning.plots.curves import goals_of, horizon_curve, viewpoint
+from clearning.plots.learning import learning_curves, shared_config
+from clearning.plots.paths import most_likely_way, policy_by_horizon, spread_out, trajectories
+from clearning.plots.reach import heat_maps, reachability_overlap
+from clearning.plots.style import DPI, save, styled
+from clearning.runs import run_folders
+
+__all__ = [
+    "DPI",
+    "agent_figures",
+    "goals_of",
+    "heat_maps",
+    "horizon_curve",
+    "learning_curves",
+    "most_likely_way",
+    "plot_run",
+    "policy_by_horizon",
+    "reachability_overlap",
+    "spread_out",
+    "trajectories",
+    "viewpoint",
+]
+
+
+def plot_run(run: str | Path, out: str | Path | None = None) -> list[Path]:
+    """Write every figure that makes sense for a run, or for a folder of seeds; returns their paths.
+
+    Figures of a single agent show the first seed's. Without `out` they go to `figures` inside the folder.
+    """
+    folders = run_folders(run)
+    config, record = shared_config(folders)
+    path = Path(out) if out else Path(run) / "figures"
+    with styled():
+        drawn = {"learning_curves": learning_curves(folders)}
+        agent_file = folders[0].agent_file
+        # Maps and exact answers need our environments; a network of one's own cannot be built from here.
+        if not record.get("custom_env") and not record.get("custom_network") and agent_file.is_file():
+            agent, env = Agent.load(agent_file), make(config.env, config.env_options)
+            drawn |= agent_figures(agent, env)
+        return [save(figure, path / f"{name}.png") for name, figure in drawn.items()]
+
+
+def agent_figures(agent: Agent, env: Any) -> dict[str, Figure]:
+    """The figures of one agent by name: those that its environment calls for."""
+    figures = {"heat_maps": heat_maps, "horizon_curve": horizon_curve}
+    if isinstance(env, FrozenLake):
+        figures["policy_by_horizon"] = policy_by_horizon
+    else:
+        figures["trajectories"] = trajectories
+    return {name: figures[name](agent, env) for name in sorted(figures)}
