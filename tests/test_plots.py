@@ -5,33 +5,64 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 import clearning
 from clearning import UsageError, plots
-from clearning.envs import DubinsCar, FrozenLake, MiniMaze, frozen_lake
+from clearning.agent import Agent
+from clearning.config import replace_settings
+from clearning.envs import DubinsCar, FrozenLake, MiniMaze, frozen_lake, search
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import ClearningError
 from clearning.evaluate import exact_c
+from clearning.networks import build_network
+from clearning.plots import learning
+from clearning.presets import preset
 from clearning.runs import RunFolder, run_folders
 
-TINY = {"episodes": 20, "hidden": (16,), "updates_per_episode": 4, "batch_size": 32, "quiet": True}
+TINY = {"episodes": 20, "hidden": (8,), "updates_per_episode": 4, "batch_size": 32}
 # With four headings the car meets so few states that a search takes a moment.
 CAR_OPTIONS = {"turn_degrees": 90.0}
 CAR = DubinsCar(**CAR_OPTIONS)
 OF_ALL = {"learning_curves", "heat_maps", "horizon_curve"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cheap():
+    """A coarse search for the car, and quick compilations: most of these tests' time went there."""
+    fine = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "CELL", 0.25)
+        patch.setattr(search, "CHUNK", 2048)
+        search._car_steps.cache_clear()
+        yield
+    search._car_steps.cache_clear()  # other tests' searches are fine ones
+    jax.config.update("jax_disable_most_optimizations", fine)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One tiny run of each environment."""
+    """One tiny run of each environment: the frozen lake's is trained, the others hold what a run would."""
     root = tmp_path_factory.mktemp("runs")
-    options = {"frozen-lake": {}, "mini-maze": {}, "dubins-car": CAR_OPTIONS}
-    for name, env_options in options.items():
-        clearning.train(name, out=root / name, env_options=env_options, **TINY)
+    clearning.train("frozen-lake", out=root / "frozen-lake", quiet=True, **TINY)
+    untrained_run(root / "mini-maze", MiniMaze())
+    untrained_run(root / "dubins-car", CAR, env_options=CAR_OPTIONS)
     return {name: root / name for name in ("frozen-lake", "mini-maze", "dubins-car")}
+
+
+def untrained_run(path: Path, env, **settings) -> None:
+    """A run folder whose agent has learned nothing: figures need no training, which takes long to compile."""
+    config = replace_settings(preset(env.spec.name), TINY | settings)
+    run = RunFolder(path)
+    run.create(config, 0, env.spec.name, {"custom_env": False, "custom_network": False})
+    for steps, success in ((400, 0.1), (800, 0.3)):
+        row = {"env_steps": steps, "train_success": success, "eval_success": success, "eval_steps": 20.0}
+        run.append_metrics(row)
+    Agent(build_network(env.spec, config, jax.random.key(0)), env.spec, config).save(run.agent_file)
 
 
 class Known:
@@ -139,15 +170,15 @@ def test_seeds_share_a_learning_curve(runs, tmp_path):
 
 
 def test_the_papers_figure_is_for_the_papers_world_only():
-    assert plots._paper_success("dubins-car", DubinsCar(any_goal=True)) == pytest.approx(86.15)
-    assert plots._paper_success("dubins-car", DubinsCar(walls=False)) is None
-    assert plots._paper_success("mini-maze", MiniMaze(stochastic=True)) is None
-    assert plots._paper_success("frozen-lake", FrozenLake()) is None
+    assert learning._paper_success("dubins-car", DubinsCar(any_goal=True)) == pytest.approx(86.15)
+    assert learning._paper_success("dubins-car", DubinsCar(walls=False)) is None
+    assert learning._paper_success("mini-maze", MiniMaze(stochastic=True)) is None
+    assert learning._paper_success("frozen-lake", FrozenLake()) is None
 
 
 def test_bootstrap_interval_holds_the_mean_and_shrinks_with_agreement():
     values = np.array([[0.0, 0.5], [1.0, 0.5], [0.5, 0.5], [0.2, 0.5]])
-    low, high = plots._bootstrap(values)
+    low, high = learning._bootstrap(values)
     assert 0 <= low[0] < values[:, 0].mean() < high[0] <= 1
     assert low[1] == pytest.approx(0.5)
     assert high[1] == pytest.approx(0.5)

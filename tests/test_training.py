@@ -16,7 +16,7 @@ from clearning.runs import METRICS, RunFolder
 
 SMALL = {
     "hidden": (32,),
-    "updates_per_episode": 20,
+    "updates_per_episode": 10,
     "random_episodes": 10,
     "batch_size": 64,
     "max_horizon": 6,
