@@ -33,7 +33,7 @@ OF_ALL = {"learning_curves", "heat_maps", "horizon_curve"}
 @pytest.fixture(scope="module", autouse=True)
 def cheap():
     """A coarse search for the car, and quick compilations: most of these tests' time went there."""
-    fine = jax.config.read("jax_disable_most_optimizations")
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "CELL", 0.25)
@@ -41,7 +41,7 @@ def cheap():
         search._car_steps.cache_clear()
         yield
     search._car_steps.cache_clear()  # other tests' searches are fine ones
-    jax.config.update("jax_disable_most_optimizations", fine)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")
