@@ -48,7 +48,7 @@ def frozen_lake() -> Config:
     """Frozen lake in the all-horizon form, 300 episodes.
 
     No hindsight: a goal taken from the future is optimistic where moves slip. An episode goes on after
-    another goal once it has reached one, and collecting acts quicker than testing: both show more of the lake.
+    another goal once it has reached one, and collecting acts quicker than testing: both show more of it.
     """
     return Config(
         env="frozen-lake",
