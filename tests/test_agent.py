@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +48,17 @@ def test_the_dial_trades_speed_for_reliability():
     assert agent.act(S, G, alpha=0.9) == 1
     assert agent.act(S, G, horizon=2) == 0
     assert agent.act(S, G, horizon=4) == 1
+
+
+def test_neighbouring_horizons_vote_on_the_action():
+    noisy = np.zeros((4, 5))
+    noisy[0] = [0.0, 0.5, 0.95, 0.5, 0.5]  # best at h = 3 by an error, worse on either side
+    noisy[1] = [0.0, 0.8, 0.90, 0.9, 0.9]
+    agent = fixed_agent(noisy)
+    assert agent.act(S, G, alpha=0.97) == 0
+    voting = Agent(agent.network, agent.spec, replace(agent.config, vote=1))
+    assert voting.act(S, G, alpha=0.97) == 1
+    assert voting.act(S, G, horizon=3) == 0  # a horizon that is asked for is taken at its word
 
 
 def test_questions_about_time_and_certainty():

@@ -18,7 +18,7 @@ from clearning.core.horizons import minimum_horizon
 from clearning.errors import ClearningError, UsageError
 from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
 from clearning.networks import build_network
-from clearning.rollout import Dial, dial_horizon
+from clearning.rollout import Dial, dial_policy
 from clearning.types import EnvSpec, Network
 
 NetworkBuilder = Callable[[EnvSpec, Config, Array], Network]
@@ -58,9 +58,8 @@ class Agent:
             actions = _act_at(self.network, s, g, self._horizons(horizon, lead))
         else:
             alpha = self.config.alpha if alpha is None else check_alpha(alpha)
-            actions = _act_alpha(
-                self.network, s, g, jnp.float32(alpha), self.spec, self.config.skip_ruled_out
-            )
+            vote, skip = self.config.vote, self.config.skip_ruled_out
+            actions = _act_alpha(self.network, s, g, jnp.float32(alpha), self.spec, vote, skip)
         return _shaped(actions, lead, int)
 
     def reach_probability(self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike) -> Any:
@@ -172,11 +171,8 @@ def _act_at(network: Network, observation: Array, goal: Array, horizon: Array) -
 
 @eqx.filter_jit
 def _act_alpha(
-    network: Network, observation: Array, goal: Array, alpha: Array, spec: EnvSpec, skip_ruled_out: bool
+    network: Network, observation: Array, goal: Array, alpha: Array, spec: EnvSpec, vote: int, skip: bool
 ) -> Array:
-    def one(s: Array, g: Array) -> Array:
-        values = jax.nn.sigmoid(network.curve(s, g))
-        horizon = dial_horizon(values, spec, Dial(alpha), s, g, 0, skip_ruled_out)  # pyright: ignore[reportArgumentType]
-        return values[:, horizon - 1].argmax()
-
-    return jax.vmap(one)(observation, goal)
+    policy = dial_policy(network, spec, Dial(alpha, vote=vote), skip_ruled_out=skip)
+    key = jax.random.key(0)  # not used: nothing is explored
+    return jax.vmap(lambda s, g: policy(key, s, g, jnp.int32(0)))(observation, goal)

@@ -9,7 +9,7 @@ from clearning.errors import UsageError
 
 AT_LEAST_ONE = ("episodes", "parallel_envs", "max_horizon", "updates_per_episode", "batch_size")
 AT_LEAST_ONE += ("goal_tries", "buffer_capacity", "evaluate_every", "checkpoint_every")
-NOT_NEGATIVE = ("env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
+NOT_NEGATIVE = ("vote", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Config:
     """When positive, n episodes in, epsilon is divided by 1 + n / epsilon_decay."""
     alpha: float = 0.9
     """The dial: the smallest horizon with this share of the best probability."""
+    vote: int = 0
+    """Horizons on either side of the dial's that vote on the action; 0 for that horizon alone."""
     explore_alpha: float = 0.0
     """The dial when collecting; 0 to take alpha. Where moves slip, quick policies see more of the world."""
     new_goal_at_success: bool = False

@@ -28,7 +28,7 @@ class Engine(NamedTuple):
 def build_engine(env: Any, config: Config) -> Engine:
     """Compile an environment and a config into the two programs."""
     spec = env.spec
-    dial = Dial(config.explore_alpha or config.alpha)
+    dial = Dial(config.explore_alpha or config.alpha, vote=config.vote)
     mask_reached = spec.goal_check is not None
 
     def collect_episodes(

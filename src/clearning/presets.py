@@ -9,16 +9,16 @@ from clearning.errors import UsageError
 
 
 def dubins_car() -> Config:
-    """Dubins' car in the all-horizon form, 800 episodes from the paper's start to the paper's goals.
+    """Dubins' car in the all-horizon form, 700 episodes from the paper's start to the paper's goals.
 
-    The L∞ distance rules out goals that are too far for a horizon. The dial stands at 0.5: in a deterministic
-    world C* is 0 or 1, and halfway is where an estimate of it is least mistaken.
+    The L∞ distance rules out goals that are too far for a horizon, and two horizons on either side of h_α
+    vote on the action.
     """
     return Config(
         env="dubins-car",
-        episodes=800,
-        alpha=0.5,
-        updates_per_episode=70,
+        episodes=700,
+        updates_per_episode=60,
+        vote=2,
         rule_out=True,
         skip_ruled_out=True,
         evaluate_every=25,
@@ -77,7 +77,7 @@ def dubins_reachability() -> Config:
         env="dubins-car",
         env_options={"walls": False, "turn_degrees": 5.0, "random_starts": True, "any_goal": True},
         episodes=500,
-        alpha=0.5,
+        vote=2,
         rule_out=True,
         skip_ruled_out=True,
     )

@@ -50,7 +50,7 @@ def evaluate_runs(run: str, dial: Dial | None, eval_seed: int = 0) -> dict[str, 
 
 def evaluate_run(folder: RunFolder, dial: Dial | None, eval_seed: int = 0) -> dict[str, Any]:
     agent, env, record = _open(folder, dial)
-    dial = dial or Dial(agent.config.alpha)
+    dial = _complete(dial, agent)
     outcome = evaluate(agent.network, env, agent.config, dial, eval_seed)
     metrics = folder.metrics()
     result = outcome.full_summary() | {
@@ -82,7 +82,7 @@ def evaluate_pair(
     found = []
     for folder in run_folders(run):
         agent, env, record = _open(folder, dial)
-        use = dial or Dial(agent.config.alpha)
+        use = _complete(dial, agent)
         start, end = _checked_pair(env, state, goal)
         starts, ends = np.tile(start, (rollouts, 1)), np.tile(end, (rollouts, 1))
         episodes = run_episodes(agent.network, env, agent.config, use, eval_seed, starts, ends)
@@ -152,6 +152,11 @@ def _best_action(env: Any, values: np.ndarray, reached: bool) -> dict[str, Any]:
         "best_action_index": None if reached else best,
         "by_action": {n: float(v) for n, v in zip(names, values, strict=True)},
     }
+
+
+def _complete(dial: Dial | None, agent: Agent) -> Dial:
+    """The dial that was asked for, or the run's own, with the run's voting."""
+    return (dial or Dial(agent.config.alpha))._replace(vote=0 if dial and dial.horizon else agent.config.vote)
 
 
 def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Any, dict[str, Any]]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from clearning.core.horizons import horizon_left, smallest_safe_horizon
+from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
 from clearning.types import EnvSpec, Episodes, GoalEnv, Network
 
 # (key, observation, goal, step) -> action, for one observation.
@@ -17,13 +17,14 @@ Policy = Callable[[Array, Array, Array, Array], Array]
 class Dial(NamedTuple):
     """How a policy picks its horizon at each step.
 
-    With `horizon` 0 it is h_α, chosen anew at each step. Otherwise it is `horizon`, counted down, or held
-    where `receding`.
+    With `horizon` 0 it is h_α, chosen anew at each step, and the horizons within `vote` of it choose the
+    action together. Otherwise it is `horizon`, counted down, or held where `receding`.
     """
 
-    alpha: float = 0.9
+    alpha: Any = 0.9
     horizon: int = 0
     receding: bool = False
+    vote: int = 0
 
 
 def dial_policy(
@@ -34,7 +35,7 @@ def dial_policy(
     def act(key: Array, observation: Array, goal: Array, step: Array) -> Array:
         values = jax.nn.sigmoid(network.curve(observation, goal))  # (actions, H)
         horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
-        greedy = values[:, horizon - 1].argmax()
+        greedy = voted_action(values, horizon, dial.vote)
         key_coin, key_action = jax.random.split(key)
         explore = jax.random.uniform(key_coin) < epsilon
         return jnp.where(explore, jax.random.randint(key_action, (), 0, len(values)), greedy)

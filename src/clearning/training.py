@@ -185,7 +185,11 @@ class Training:
         count = self.counters
         agent = self.agent()
         found = evaluate(
-            agent.network, self.env, self.config, Dial(self.config.alpha), optimum=False
+            agent.network,
+            self.env,
+            self.config,
+            Dial(self.config.alpha, vote=self.config.vote),
+            optimum=False,
         ).summary()
         count.seconds += time.perf_counter() - began
         row = {

@@ -37,6 +37,17 @@ def smallest_safe_horizon(best: Array, alpha: Any, min_steps: Any = 0) -> Array:
     return jnp.where(largest < NOISE_FLOOR, best.shape[-1], first)
 
 
+def voted_action(values: Array, horizon: Any, reach: int) -> Array:
+    """The action with the largest value summed over the horizons within `reach` of one; (actions, H) in.
+
+    Neighbouring horizons nearly agree on the best action but not on their errors, so a small reach takes out
+    noise. With reach 0 it is the greedy action at the horizon (eq. 4).
+    """
+    horizons = jnp.arange(1, values.shape[-1] + 1)
+    votes = jnp.abs(horizons - horizon) <= reach
+    return jnp.where(votes, values, 0.0).sum(-1).argmax()
+
+
 def horizon_left(horizon: Any, step: Any) -> Any:
     """The fixed-h policy's horizon at a step: h falls by one each step and never below 1."""
     return jnp.maximum(horizon - step, 1)

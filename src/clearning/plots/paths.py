@@ -45,7 +45,7 @@ def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
     test = env.test_set()
     start, goals = test.state[0], spread_out(test.goal, np.asarray(env.achieved_goal(test.state[0])), count)
     starts = np.tile(start, (len(goals), 1))
-    dial = Dial(agent.config.alpha)
+    dial = Dial(agent.config.alpha, vote=agent.config.vote)
     episodes = run_episodes(agent.network, env, agent.config, dial, 0, starts, goals)
     length, success = np.asarray(episodes.length), np.asarray(episodes.success)
     ways = [np.asarray(o)[: n + 1] for o, n in zip(episodes.observation, length, strict=True)]
