@@ -1,11 +1,12 @@
 """The fewest steps to a goal, by search: what learned paths are measured against."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from scipy.spatial import KDTree
 
 from clearning.envs.dubins_car import SIZE, DubinsCar
@@ -57,13 +58,6 @@ def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int) -> np.nda
     steps = np.full(len(goal), NEVER)
     side, headings = int(SIZE / CELL) + 1, round(360 / env.turn_degrees)
     seen = np.zeros(side * side * headings, bool)
-    move = jax.jit(
-        jax.vmap(
-            lambda s: jax.vmap(lambda a: env.step(jax.random.key(0), s, a))(
-                jnp.arange(env.spec.num_actions - 1)
-            )
-        )
-    )
     frontier = np.array([start], np.float32)
     for t in range(limit + 1):
         open_goals = np.flatnonzero(steps == NEVER)
@@ -76,7 +70,7 @@ def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int) -> np.nda
             chunk = frontier[i : i + CHUNK]
             size = 512 if len(chunk) <= 512 else CHUNK  # two shapes, two compilations
             padded = np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), axis=0)])
-            reached = np.asarray(move(padded)).reshape(-1, 4)
+            reached = np.asarray(_car_moves(env, padded)).reshape(-1, 4)
             cell = _car_cell(reached, side, headings, env.turn_degrees)
             _, first = np.unique(cell, return_index=True)
             first = first[~seen[cell[first]]]
@@ -86,6 +80,14 @@ def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int) -> np.nda
         if not len(frontier):
             break
     return steps
+
+
+@partial(jax.jit, static_argnums=0)
+def _car_moves(env: DubinsCar, states: Array) -> Array:
+    """Where every action but staying leads from each state, (n, actions, 4)."""
+    key = jax.random.key(0)  # not used: the car is deterministic
+    actions = jnp.arange(env.spec.num_actions - 1)
+    return jax.vmap(lambda s: jax.vmap(lambda a: env.step(key, s, a))(actions))(states)
 
 
 def _car_cell(state: np.ndarray, side: int, headings: int, turn_degrees: float) -> np.ndarray:
