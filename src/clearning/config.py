@@ -39,7 +39,7 @@ class Config:
     vote: int = 0
     """Horizons on either side of the dial's that vote on the action; 0 for that horizon alone."""
     explore_alpha: float = 0.0
-    """The dial when collecting; 0 to take alpha. Where moves slip, quick policies see more of the world."""
+    """When positive, each episode draws its dial between this and 1: quick and safe ways are both seen."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
 
