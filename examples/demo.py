@@ -24,7 +24,8 @@ start, goal = (0.0, 0.0, 1.0, 0.0), (14.0, 14.0)
 print("\nFrom (0, 0) heading east, how surely is (14, 14) reached within h steps?")
 for h in (12, 16, 20, 24, 30):
     print(f"  h = {h:2d}: {100 * agent.reach_probability(start, goal, h):5.1f} %")
-print(f"  90 % sure within {agent.min_horizon(start, goal, 0.9)} steps.\n")
+enough = agent.min_horizon(start, goal, 0.9)
+print(f"  90 % sure within {enough} steps.\n" if enough else "  Not 90 % sure within 50 steps.\n")
 
 print("Figures:")
 for path in plot_run(run, None):
