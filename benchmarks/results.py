@@ -41,29 +41,31 @@ SEEDS = {
 CAVEATS = """\
 ## How these came about
 
-1. The settings of our presets were chosen while looking at the same test goals that the tables report: there is no
-   held-out set. Voting (`vote = 2` on the car) was picked from 18 ways of acting (two alphas, nine votes) tried on the
-   192 test goals with one trained network; the five seeds above were then trained anew with it.
-2. Presets trained and dropped. Car: 500 episodes with goals from the whole box, 96.35 % (seed 0); 800 episodes with
-   alpha 0.5 and no voting, 97.40 % (seed 0); each seed 1 was stopped unfinished. Maze: 180 episodes, 99.61, 99.42 and
-   97.86 % (seeds 2, 3, 4). Lake: collecting at alpha 0.8, mean error 0.042 and 0.033 (seeds 0, 1), h = 6 at 0.03 in seed
-   0; a random dial per episode, 0.034 and 0.035 (seeds 0, 1); episodes of 100 steps, 0.044 (seed 0). Shorter trials
-   with other settings came before these.
-3. The runs of `dubins-car` and of `paper/...` were made before changes that draw random numbers in another order (and,
-   for `paper/dubins-car`, before a setting was renamed: its entry was removed from those configs by a script). The
-   commands give the same method and settings on the present code, not the same bits.
+1. The settings of our presets were chosen while looking at the same test goals that the tables report:
+   there is no held-out set. Voting (`vote = 2` on the car) was picked from 18 ways of acting (two
+   alphas, nine votes) tried on the 192 test goals with one trained network; the five seeds above were
+   then trained anew with it.
+2. Presets trained and dropped. Car: 500 episodes with goals from the whole box, 96.35 % (seed 0); 800
+   episodes with alpha 0.5 and no voting, 97.40 % (seed 0); each seed 1 was stopped unfinished. Maze: 180
+   episodes, 99.61, 99.42 and 97.86 % (seeds 2, 3, 4). Lake: collecting at alpha 0.8, mean error 0.042
+   and 0.033 (seeds 0, 1), h = 6 at 0.03 in seed 0; a random dial per episode, 0.034 and 0.035 (seeds 0,
+   1); episodes of 100 steps, 0.044 (seed 0). Shorter trials with other settings came before these.
+3. The runs of `dubins-car` and of `paper/...` were made before changes that draw random numbers in
+   another order (and, for `paper/dubins-car`, before a setting was renamed: its entry was removed from
+   those configs by a script). The commands give the same method and settings on the present code, not
+   the same bits.
 4. Mini maze has four seeds: the fifth was stopped at its start for lack of time.
 """
 PAPER_SUCCESS = {"dubins-car": 0.8615, "mini-maze": 0.8689}
 RESULTS = Path("results")
 INTRODUCTION = """\
-Made by `python benchmarks/results.py` from the run folders; every finished seed of each preset as it is now is
-shown, and settings that were tried and dropped are listed at the end. Mean ± standard
-deviation over seeds (population, as in the paper), with a 95 % bootstrap interval of the mean over seeds in
+Made by `python benchmarks/results.py` from the run folders; every finished seed of each preset as it is
+now is shown, and settings that were tried and dropped are listed at the end. Mean ± standard deviation
+over seeds (population, as in the paper), with a 95 % bootstrap interval of the mean over seeds in
 brackets. Environment steps include exploration. Every evaluation starts at the paper's start, without
-exploration, with the dial at α = 0.9 unless a fixed h is named. The learning curves of each seed are in the
-CSV files, the settings in `clearning/presets.py`, the commands and versions in the JSON files.
-Times were taken while other work ran on the same two cores."""
+exploration, with the dial at α = 0.9 unless a fixed h is named. The learning curves of each seed are in
+the CSV files, the settings in `clearning/presets.py`, the commands and versions in the JSON files. Times
+were taken while other work ran on the same two cores."""
 
 
 def train_all(presets: list[str], runs: Path, jobs: int) -> None:
