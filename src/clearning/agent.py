@@ -19,9 +19,9 @@ from clearning.errors import ClearningError, UsageError
 from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
 from clearning.networks import build_network
 from clearning.rollout import Dial, dial_policy
-from clearning.types import EnvSpec, Network
+from clearning.types import EnvSpec
 
-NetworkBuilder = Callable[[EnvSpec, Config, Array], Network]
+NetworkBuilder = Callable[[EnvSpec, Config, Array], Any]
 
 
 class Agent:
@@ -30,7 +30,7 @@ class Agent:
     Every method takes one example or any batch of them.
     """
 
-    def __init__(self, network: Network, spec: EnvSpec, config: Config, custom_network: bool = False):
+    def __init__(self, network: Any, spec: EnvSpec, config: Config, custom_network: bool = False):
         self.network, self.spec, self.config = network, spec, config
         self.custom_network = custom_network
 
@@ -49,17 +49,20 @@ class Agent:
 
         Without a horizon, it is the smallest whose probability is at least `alpha` (the config's, 0.9, unless
         given) of the best over all horizons: nearer 0 is faster, nearer 1 safer. With one, count it down
-        yourself from step to step. Returns an int for one observation, an array for a batch.
+        yourself from step to step. Returns an int for one observation and an array for a batch; where actions
+        are continuous, vectors in the environment's units.
         """
         s, g, lead = self._pairs(obs, goal)
         if horizon is not None and alpha is not None:
             raise UsageError("Give either a horizon or alpha, not both: alpha is a way to pick the horizon.")
         if horizon is not None:
-            actions = _act_at(self.network, s, g, self._horizons(horizon, lead))
+            actions = _act_at(self.network, s, g, self._horizons(horizon, lead), self.spec)
         else:
             alpha = self.config.alpha if alpha is None else check_alpha(alpha)
             vote, skip = self.config.vote, self.config.skip_ruled_out
             actions = _act_alpha(self.network, s, g, jnp.float32(alpha), self.spec, vote, skip)
+        if self.spec.continuous:
+            return np.asarray(self.spec.in_bounds(actions)).reshape(*lead, -1)
         return _shaped(actions, lead, int)
 
     def reach_probability(self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike) -> Any:
@@ -153,7 +156,7 @@ def _shaped(x: Array, lead: tuple[int, ...], scalar: type) -> Any:
 
 
 @eqx.filter_jit
-def _best(network: Network, observation: Array, goal: Array, spec: EnvSpec) -> Array:
+def _best(network: Any, observation: Array, goal: Array, spec: EnvSpec) -> Array:
     """max_a C for every horizon, (n, H); 1 at a reached goal, by definition."""
 
     def one(s: Array, g: Array) -> Array:
@@ -165,13 +168,17 @@ def _best(network: Network, observation: Array, goal: Array, spec: EnvSpec) -> A
 
 
 @eqx.filter_jit
-def _act_at(network: Network, observation: Array, goal: Array, horizon: Array) -> Array:
-    return jax.vmap(lambda s, g, h: network.curve(s, g)[:, h - 1].argmax())(observation, goal, horizon)
+def _act_at(network: Any, observation: Array, goal: Array, horizon: Array, spec: EnvSpec) -> Array:
+    def one(s: Array, g: Array, h: Array) -> Array:
+        greedy = network.curve(s, g)[:, h - 1].argmax()
+        return network.propose(s, g, greedy, h) if spec.continuous else greedy
+
+    return jax.vmap(one)(observation, goal, horizon)
 
 
 @eqx.filter_jit
 def _act_alpha(
-    network: Network, observation: Array, goal: Array, alpha: Array, spec: EnvSpec, vote: int, skip: bool
+    network: Any, observation: Array, goal: Array, alpha: Array, spec: EnvSpec, vote: int, skip: bool
 ) -> Array:
     policy = dial_policy(network, spec, Dial(alpha, vote=vote), skip_ruled_out=skip)
     key = jax.random.key(0)  # not used: nothing is explored

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from clearning.agent import Agent, NetworkBuilder
 from clearning.config import Config, replace_settings
-from clearning.envs import make
+from clearning.envs import ExternalEnv, make_world
 from clearning.errors import UsageError
+from clearning.presets import gymnasium_defaults
 from clearning.presets import preset as find_preset
 from clearning.progress import progress_display
 from clearning.runs import RunFolder, run_folders
@@ -29,18 +32,26 @@ def train(
 ) -> Agent:
     """Train and return the agent.
 
-    preset: a preset's name or a whole Config; without either, the default settings.
-    env: your own environment (see `clearning.GoalEnv`); without it, the config's.
+    preset: a preset's name or a whole Config; without either, the default settings (those for Gymnasium
+        environments where `env` is one).
+    env: a Gymnasium id or environment, or your own in JAX (see `clearning.GoalEnv`); without it, the config's.
     preset_name: what to call a Config in the run folder, where it started from a preset.
     out: a run folder to write metrics, checkpoints and the agent to; without it, nothing is written.
     network: a function (spec, config, key) -> network, for your own (see `clearning.Network`).
     settings: single settings by their names in `Config`.
     """
-    config = preset if isinstance(preset, Config) else find_preset(preset) if preset else Config()
+    if isinstance(preset, Config):
+        config = preset
+    elif preset:
+        config = find_preset(preset)
+    else:
+        config = gymnasium_defaults() if isinstance(env, str | gymnasium.Env) else Config()
+    if isinstance(env, str):
+        settings, env = settings | {"env": env}, None
     config = replace_settings(config, settings)
     folder = RunFolder(out) if out is not None else None
     name = preset if isinstance(preset, str) else preset_name
-    world = _checked_env(env) if env is not None else make(config.env, config.env_options)
+    world = make_world(config, env)
     if tensorboard and folder is None:
         raise UsageError("TensorBoard files need a run folder: give `out`.")
     if folder:
@@ -66,7 +77,7 @@ def resume(
         raise UsageError(f"{run} was trained on your own environment: call clearning.resume with `env=`.")
     if record.get("custom_network") and network is None:
         raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
-    world = _checked_env(env) if env is not None else make(config.env, config.env_options)
+    world = make_world(config, env)
     return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
 
 
@@ -93,25 +104,9 @@ def _run(
     quiet: bool,
 ) -> Agent:
     title = f"{env.spec.name}, seed {seed}"
-    with progress_display(title, quiet) as show, tensorboard_rows(folder, tensorboard) as log_row:
-        return run_training(env, config, seed, folder, callbacks, network, show, log_row)
-
-
-def _checked_env(env: Any) -> Any:
-    needed = (
-        "spec",
-        "initial_state",
-        "sample_goal",
-        "step",
-        "observe",
-        "achieved_goal",
-        "is_dead",
-        "reached",
-    )
-    missing = [name for name in needed if not hasattr(env, name)]
-    if missing:
-        raise UsageError(
-            f"{type(env).__name__} is not a goal environment: it has no '{missing[0]}' "
-            f"(see clearning.GoalEnv for what one needs)."
-        )
-    return env
+    try:
+        with progress_display(title, quiet) as show, tensorboard_rows(folder, tensorboard) as log_row:
+            return run_training(env, config, seed, folder, callbacks, network, show, log_row)
+    finally:
+        if isinstance(env, ExternalEnv):
+            env.close()

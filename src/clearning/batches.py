@@ -31,7 +31,7 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
                 ring.later(buffer, place, jax.random.randint(k, (), 1, remaining + 1))
             ],
             episode=lambda k: buffer.episode_goal[episode],
-            random=env.sample_goal,
+            random=_random_source(env, buffer),
             nearby=_nearby_source(env, achieved, horizon),
         )
         goal = draw_unreached_goal(
@@ -59,6 +59,18 @@ def _sampled_horizon(key: Array, config: Config, progress: Array) -> Array:
     # Where every horizon is backed up, a horizon is drawn only to choose a goal: uniformly.
     kappa = 0.0 if config.form == "all-horizons" else config.kappa
     return sample_horizon(key, config.max_horizon, kappa, progress)
+
+
+def _random_source(env: Any, buffer: Buffer) -> Callable[[Array], Array]:
+    """Goals as the environment draws them; from outside JAX, those that it drew for earlier episodes."""
+    if hasattr(env, "sample_goal"):
+        return env.sample_goal
+
+    def source(key: Array) -> Array:
+        number = jax.random.randint(key, (), buffer.first_episode, buffer.episodes_used)
+        return buffer.episode_goal[number % len(buffer.episode_goal)]
+
+    return source
 
 
 def _nearby_source(env: Any, achieved: Array, horizon: Array) -> Callable[[Array], Array]:

@@ -20,7 +20,7 @@ class Buffer(NamedTuple):
 
     observation: Array  # (places, observation)
     achieved: Array  # (places, goal)
-    action: Array  # (places,); the action taken there, unused at an episode's last state
+    action: Array  # (places, ...), the action taken there, unused at an episode's last state
     episode: Array  # (places,), the absolute number of the episode
     transition: Array  # (places,), the place where the n-th transition starts
     episode_start: Array  # (episodes,), absolute place of the first state
@@ -43,12 +43,12 @@ class Sample(NamedTuple):
 
 
 def init(spec: EnvSpec, capacity: int) -> Buffer:
-    """An empty ring for `capacity` states. It holds a quarter as many episodes, the newest ones."""
-    episodes = max(capacity // 4, 2)
+    """An empty ring for `capacity` states. It holds an eighth as many episodes, the newest ones."""
+    episodes = max(capacity // 8, 2)
     return Buffer(
         observation=jnp.zeros((capacity, spec.observation_size)),
         achieved=jnp.zeros((capacity, spec.goal_size)),
-        action=jnp.zeros(capacity, jnp.int32),
+        action=jnp.zeros((capacity, *spec.action_shape), spec.action_dtype),
         episode=jnp.zeros(capacity, jnp.int32),
         transition=jnp.zeros(capacity, jnp.int32),
         episode_start=jnp.zeros(episodes, jnp.int32),
@@ -65,7 +65,7 @@ def init(spec: EnvSpec, capacity: int) -> Buffer:
 
 def add(buffer: Buffer, episodes: Episodes) -> Buffer:
     """Append finished episodes; the oldest make room. A batch of them must fit into the ring."""
-    count, steps = episodes.action.shape
+    count, steps = episodes.action.shape[:2]
     places, capacity = buffer.episode.size, buffer.episode_start.size
     numbers = buffer.episodes_used + jnp.arange(count)
     starts = buffer.places_used + jnp.cumsum(episodes.length + 1) - (episodes.length + 1)
@@ -82,7 +82,8 @@ def add(buffer: Buffer, episodes: Episodes) -> Buffer:
     def write(array: Array, index: Array, values: Array) -> Array:
         return array.at[index].set(values.astype(array.dtype), mode="drop")
 
-    action = jnp.concatenate([episodes.action, jnp.zeros((count, 1), episodes.action.dtype)], axis=1)
+    unused = jnp.zeros((count, 1, *episodes.action.shape[2:]), episodes.action.dtype)
+    action = jnp.concatenate([episodes.action, unused], axis=1)
     episode_start = write(buffer.episode_start, entry, starts)
     places_used = buffer.places_used + (episodes.length + 1).sum()
     episodes_used = buffer.episodes_used + count

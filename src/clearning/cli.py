@@ -107,11 +107,9 @@ class OracleArgs:
 
 def _train(preset_name: str, args: TrainArgs) -> None:
     from clearning.api import train
-    from clearning.envs import make
+    from clearning.envs import make_world
 
-    make(
-        args.config.env, args.config.env_options
-    )  # a bad environment is better told before any folder is made
+    make_world(args.config)  # a bad environment is better told before any folder is made
     seeds = _parse_seeds(args.seeds) if args.seeds else [args.seed]
     parent = Path(args.out) if args.out else Path("runs") / preset_name
     runs = [parent / f"seed-{s}" if args.seeds or not args.out else parent for s in seeds]

@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 from clearning.errors import UsageError
 
-AT_LEAST_ONE = ("episodes", "parallel_envs", "max_horizon", "updates_per_episode", "batch_size")
-AT_LEAST_ONE += ("goal_tries", "buffer_capacity", "evaluate_every", "checkpoint_every")
-NOT_NEGATIVE = ("vote", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
+AT_LEAST_ONE = ("parallel_envs", "max_horizon", "updates_per_episode", "batch_size", "goal_tries")
+AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_episodes", "action_repeat")
+AT_LEAST_ONE += ("critics", "actor_heads", "actor_delay", "update_chunk")
+NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
+NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
 
 
 @dataclass(frozen=True)
@@ -17,13 +19,19 @@ class Config:
     """Settings of a training. The defaults are those of our all-horizon form on Dubins' car."""
 
     env: str = "dubins-car"
-    """Environment: frozen-lake, mini-maze or dubins-car."""
+    """Environment: one of ours (frozen-lake, mini-maze, dubins-car) or any Gymnasium id."""
     env_options: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Options of the environment, as in `--env-options walls False turn_degrees 5`."""
+    max_episode_steps: int = 0
+    """Steps of an episode at most; 0 for the environment's own limit."""
+    action_repeat: int = 1
+    """Gymnasium only: take each action this many times. One such step is one step of the horizon."""
+    processes: int = 0
+    """Gymnasium only: processes that step the environments; 0 for one per core."""
 
     # How long, and how much of it is random.
     episodes: int = 1000
-    """Episodes in all, the random ones included."""
+    """Episodes in all, the random ones included; 0 for no limit but `env_steps`."""
     env_steps: int = 0
     """Stop at this many environment steps even if episodes are left; 0 for no such limit."""
     random_episodes: int = 15
@@ -40,6 +48,8 @@ class Config:
     """Horizons on either side of the dial's that vote on the action; 0 for that horizon alone."""
     explore_alpha: float = 0.0
     """When positive, each episode draws its dial between this and 1: quick and safe ways are both seen."""
+    noise: float = 0.2
+    """Continuous actions: deviation of the noise on an action in [-1, 1] when collecting."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
 
@@ -52,12 +62,21 @@ class Config:
     """Widths of the hidden layers."""
     layer_norm: bool = True
     """Normalise each hidden layer before its ReLU."""
-    features: Literal["raw", "scaled", "relative", "one-hot"] = "relative"
-    """Inputs as they are, scaled to [-1, 1], with the goal's relative position, or one indicator per cell."""
+    features: Literal["raw", "scaled", "relative", "one-hot", "normalised"] = "relative"
+    """Inputs as they are, scaled to [-1, 1], with the goal's relative position, one indicator per cell, or
+    by the running mean and deviation of what was collected."""
+    critics: int = 2
+    """Continuous actions: critics; the target takes the least of them."""
+    actor_heads: int = 1
+    """Continuous actions, all horizons: actions proposed, each for its own part of the horizons."""
 
     # The updates.
     updates_per_episode: int = 80
     """Updates after each episode."""
+    updates_per_step: float = 0.0
+    """When positive, updates per environment step instead of per episode."""
+    update_chunk: int = 25
+    """Updates made in one go where they are counted per step."""
     batch_size: int = 256
     """Transitions per update."""
     learning_rate: float = 1e-3
@@ -72,6 +91,12 @@ class Config:
     """Rate of the averaged target."""
     act_with: Literal["network", "average"] = "average"
     """Which weights a trained agent acts with: the last ones, or the averaged target's."""
+    actor_delay: int = 2
+    """Continuous actions: updates of the critics for one of the actor."""
+    actor_objective: Literal["logit", "value"] = "logit"
+    """Continuous actions: the actor maximises the critic's output as it is, or the probability it stands for."""
+    action_penalty: float = 0.0
+    """Continuous actions: weight of the squared action in the actor's loss."""
 
     # Which transitions, which goals, which horizons.
     choose: Literal["transition", "episode", "recent"] = "transition"
@@ -96,10 +121,14 @@ class Config:
     """States kept for replay."""
 
     # What is written, and when.
+    every_counts: Literal["episodes", "steps"] = "episodes"
+    """What the next two settings count: episodes or environment steps."""
     evaluate_every: int = 100
-    """Episodes between evaluations."""
+    """Episodes (or steps) between evaluations."""
+    test_episodes: int = 100
+    """Gymnasium only: fresh episodes of an evaluation in training."""
     checkpoint_every: int = 100
-    """Episodes between checkpoints."""
+    """Episodes (or steps) between checkpoints."""
 
     def __post_init__(self) -> None:
         shares = (self.goal_future, self.goal_episode, self.goal_random, self.goal_nearby)
@@ -110,6 +139,7 @@ class Config:
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
+        _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
         for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in NOT_NEGATIVE:
@@ -117,7 +147,7 @@ class Config:
         _require(all(w >= 1 for w in self.hidden), "hidden widths must be at least 1", self.hidden)
 
 
-def _require(holds: bool, rule: str, value: Any) -> None:
+def _require(holds: Any, rule: str, value: Any) -> None:
     if not holds:
         raise UsageError(f"Bad setting: {rule}, not {value}.")
 

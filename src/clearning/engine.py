@@ -1,4 +1,4 @@
-"""The two jitted programs that a training alternates: collect episodes, and update K times."""
+"""The two programs that a training alternates: collect episodes, and update K times."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,43 +6,38 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from clearning import buffer as ring
-from clearning.agents.discrete import Learner, update
+from clearning.agents import learner_kind
+from clearning.agents.learner import Learner
 from clearning.batches import sample_batch
 from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.core.recursions import C_RULE
-from clearning.rollout import Dial, collect, dial_policy, training_starts
+from clearning.envs.external import ExternalEnv
+from clearning.networks import with_statistics
+from clearning.rollout import Dial, batched_policy, collect, collect_external, dial_policy, training_starts
 from clearning.types import Batch, Episodes, Metrics
 
 
 class Engine(NamedTuple):
-    """The compiled halves of an iteration."""
+    """The compiled halves of an iteration, and how many updates the second makes."""
 
     collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
     update: Callable[[Learner, Buffer, Array, Any], tuple[Learner, Metrics]]
+    observe: Callable[[Learner, Episodes], Learner]
+    chunk: int
 
 
 def build_engine(env: Any, config: Config) -> Engine:
     """Compile an environment and a config into the two programs."""
-    spec = env.spec
-    mask_reached = spec.goal_check is not None
-
-    def collect_episodes(
-        learner: Learner, buffer: Buffer, key: Array, epsilon: Array
-    ) -> tuple[Buffer, Episodes]:
-        key_start, key_act, key_alpha = jax.random.split(key, 3)
-        low = config.explore_alpha
-        alpha = jax.random.uniform(key_alpha, minval=low, maxval=1.0) if low else config.alpha
-        dial = Dial(alpha, vote=config.vote)
-        state, goal = training_starts(env, key_start, config.parallel_envs)
-        policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out)
-        episodes = collect(
-            env, policy, key_act, state, goal, spec.max_episode_steps, config.new_goal_at_success
-        )
-        return ring.add(buffer, episodes), episodes
+    mask_reached = env.spec.goal_check is not None
+    update = learner_kind(env.spec).update
+    chunk = (
+        config.update_chunk if config.updates_per_step else config.updates_per_episode * config.parallel_envs
+    )
 
     def update_many(learner: Learner, buffer: Buffer, key: Array, progress: Array) -> tuple[Learner, Metrics]:
         rate = learning_rate(config, progress)
@@ -53,16 +48,62 @@ def build_engine(env: Any, config: Config) -> Engine:
             return eqx.filter(now, eqx.is_array), metrics
 
         # All batches are drawn at once: many small draws would cost more than the updates of a small network.
-        keys = jax.random.split(key, config.updates_per_episode * config.parallel_envs)
+        keys = jax.random.split(key, chunk)
         batches = jax.vmap(lambda k: sample_batch(k, buffer, env, config, progress))(keys)
         weights, metrics = jax.lax.scan(body, weights, batches)
         return eqx.combine(weights, rest), jax.tree.map(jnp.mean, metrics)
 
-    return Engine(
-        # The buffer is written in place; a copy of it per episode would cost more than the episode.
-        collect=eqx.filter_jit(collect_episodes, donate="all-except-first"),
-        update=eqx.filter_jit(update_many),
-    )
+    def observe(learner: Learner, episodes: Episodes) -> Learner:
+        network = with_statistics(learner.network, episodes)
+        if network is learner.network:
+            return learner
+        return eqx.tree_at(
+            lambda l: (l.network, l.target), learner, (network, with_statistics(learner.target, episodes))
+        )
+
+    collector = external_collector if isinstance(env, ExternalEnv) else functional_collector
+    return Engine(collector(env, config), eqx.filter_jit(update_many), eqx.filter_jit(observe), chunk)
+
+
+def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:
+    """Collect episodes of a functional environment, all inside one program."""
+    spec = env.spec
+
+    def collect_episodes(
+        learner: Learner, buffer: Buffer, key: Array, epsilon: Array
+    ) -> tuple[Buffer, Episodes]:
+        key_start, key_act, key_alpha = jax.random.split(key, 3)
+        low = config.explore_alpha
+        alpha = jax.random.uniform(key_alpha, minval=low, maxval=1.0) if low else config.alpha
+        dial = Dial(alpha, vote=config.vote)
+        state, goal = training_starts(env, key_start, config.parallel_envs)
+        policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out, config.noise)
+        episodes = collect(
+            env, policy, key_act, state, goal, spec.max_episode_steps, config.new_goal_at_success
+        )
+        return ring.add(buffer, episodes), episodes
+
+    # The buffer is written in place; a copy of it per episode would cost more than the episode.
+    return eqx.filter_jit(collect_episodes, donate="all-except-first")
+
+
+def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:
+    """Collect episodes of Gymnasium environments, the policy's forward pass batched over them."""
+    add = jax.jit(ring.add, donate_argnums=0)
+    draw_seeds = jax.jit(lambda key: jax.random.randint(key, (config.parallel_envs,), 0, 2**31 - 1))
+
+    def collect_episodes(
+        learner: Learner, buffer: Buffer, key: Array, epsilon: Array
+    ) -> tuple[Buffer, Episodes]:
+        key_start, key_act = jax.random.split(key)
+        dial = Dial(config.alpha, vote=config.vote)
+        policy = batched_policy(learner.network, env.spec, config, dial, key_act, epsilon, config.noise)
+        episodes = collect_external(
+            env, policy, np.asarray(draw_seeds(key_start)), env.spec.max_episode_steps
+        )
+        return add(buffer, episodes), episodes
+
+    return collect_episodes
 
 
 def learning_rate(config: Config, progress: Any) -> Array:

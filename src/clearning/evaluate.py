@@ -15,10 +15,11 @@ from scipy import stats
 
 from clearning.config import Config
 from clearning.core.tabular import FiniteMDP, estimate_mdp, optimal_c
+from clearning.envs.external import ExternalEnv
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.envs.testset import TestSet
-from clearning.rollout import Dial, collect, dial_policy, training_starts
-from clearning.types import EnvSpec, Episodes, Network, norm_distance
+from clearning.rollout import Dial, batched_policy, collect, collect_external, dial_policy, training_starts
+from clearning.types import EnvSpec, Episodes, norm_distance
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Outcome:
     distance: np.ndarray  # (n,), length of the way travelled
     final_distance: np.ndarray  # (n,), from the goal at the end
     optimal_steps: np.ndarray | None  # (n,)
+    held: np.ndarray | None = None  # (n,), at the goal in the last step of an episode run to its full length
+    reached_at_reset: np.ndarray | None = None  # (n,)
 
     def summary(self, mask: np.ndarray | None = None) -> dict[str, Any]:
         """Means over the episodes in a mask; steps, distance and optimum over those that succeeded."""
@@ -45,6 +48,10 @@ class Outcome:
             "final_distance": _mean(self.final_distance[mask]),
             "goals": int(mask.sum()),
         }
+        for name in ("held", "reached_at_reset"):
+            values = getattr(self, name)
+            if values is not None:
+                summary[name] = _mean(values[mask])
         if self.optimal_steps is not None:
             known = hit & (self.optimal_steps != NEVER)
             summary["optimal_steps"] = _mean(self.optimal_steps[known])
@@ -73,7 +80,7 @@ def goals_to_test(env: Any, seed: int = 0, count: int = 200) -> TestSet:
 
 @eqx.filter_jit
 def _rollouts(
-    network: Network, env: Any, key: Array, state: Any, goal: Array, dial: Dial, steps: int, skip: bool
+    network: Any, env: Any, key: Array, state: Any, goal: Array, dial: Dial, steps: int, skip: bool
 ) -> Episodes:
     policy = dial_policy(network, env.spec, dial, 0.0, skip)
     return collect(env, policy, key, state, goal, steps)
@@ -92,25 +99,73 @@ def run_episodes(
 
 
 def evaluate(
-    network: Any, env: Any, config: Config, dial: Dial, seed: int = 0, optimum: bool = True
+    network: Any,
+    env: Any,
+    config: Config,
+    dial: Dial,
+    seed: int = 0,
+    optimum: bool = True,
+    episodes: int = 0,
 ) -> Outcome:
-    """Run the test set and say what happened in each episode."""
+    """Run the test set and say what happened in each episode.
+
+    A Gymnasium environment has no test set: it draws `episodes` fresh starts and goals.
+    """
+    if isinstance(env, ExternalEnv):
+        return evaluate_external(network, env, config, dial, seed, episodes or config.test_episodes)
     test = goals_to_test(env)
     repeat = lambda x: np.repeat(np.asarray(x), test.repeats, axis=0)  # noqa: E731
     state, goal = jax.tree.map(repeat, test.state), repeat(test.goal)
-    episodes = jax.tree.map(np.asarray, run_episodes(network, env, config, dial, seed, state, goal))
+    ran = jax.tree.map(np.asarray, run_episodes(network, env, config, dial, seed, state, goal))
     in_paper = np.ones(len(test.goal), bool) if test.in_paper is None else test.in_paper
     fewest = _optimal_steps(env, test) if optimum else None
-    distance, final = path_lengths(env.spec, episodes)
+    distance, final = path_lengths(env.spec, ran)
     return Outcome(
         goal=goal,
         stratum=repeat(test.stratum),
         in_paper=repeat(in_paper),
-        success=episodes.success,
-        steps=episodes.length,
+        success=ran.success,
+        steps=ran.length,
         distance=distance,
         final_distance=final,
         optimal_steps=None if fewest is None else repeat(fewest),
+    )
+
+
+TEST_SEEDS = (
+    1_000_003  # seed s tests on the starts and goals of seeds from here on, which no training asks for
+)
+
+
+def evaluate_external(
+    network: Any, env: ExternalEnv, config: Config, dial: Dial, seed: int, count: int, full: bool = True
+) -> Outcome:
+    """Fresh episodes, run to their full length so that a goal reached can also be lost again."""
+    steps = dial.horizon if dial.horizon and not dial.receding else env.spec.max_episode_steps
+    seeds = TEST_SEEDS * (1 + seed) + np.arange(count)
+    parts = []
+    for at in range(0, count, config.parallel_envs):
+        mine = seeds[at : at + config.parallel_envs]
+        policy = batched_policy(network, env.spec, config, dial, jax.random.key(seed))
+        parts.append(collect_external(env, policy, mine, steps, end_at_success=not full))
+    ran = Episodes(*(np.concatenate(x) for x in zip(*parts, strict=True)))  # pyright: ignore[reportArgumentType]
+    length, goal = np.asarray(ran.length), np.asarray(ran.goal)
+    hits = env.reached_now(ran.achieved, goal[:, None])  # (n, T + 1)
+    hits &= np.arange(hits.shape[1]) <= length[:, None]
+    success = hits[:, 1:].any(1)
+    until = np.where(success, 1 + hits[:, 1:].argmax(1), length)
+    distance, final = path_lengths(env.spec, ran._replace(length=until))  # pyright: ignore[reportArgumentType]
+    return Outcome(
+        goal=goal,
+        stratum=np.full(count, "all"),
+        in_paper=np.ones(count, bool),
+        success=success,
+        steps=until,
+        distance=distance,
+        final_distance=final,
+        optimal_steps=None,
+        held=hits[np.arange(count), length] if full else None,
+        reached_at_reset=hits[:, 0],
     )
 
 

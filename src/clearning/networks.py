@@ -1,7 +1,7 @@
-"""Networks of C: the horizon as an output (ours) or as an input (the paper's)."""
+"""Networks of C: the horizon as an output (ours) or as an input (the paper's); and actors."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from clearning.config import Config
-from clearning.types import EnvSpec, Network
+from clearning.types import EnvSpec, Episodes
 
-Features = Literal["raw", "scaled", "relative", "one-hot"]
+Features = Literal["raw", "scaled", "relative", "one-hot", "normalised"]
+SMALLEST_DEVIATION = 0.01  # a coordinate that hardly moves must not be blown up
+CLIP = 5.0  # deviations from the mean that an input may show
 
 
 class MLP(eqx.Module):
@@ -66,6 +68,56 @@ class Inputs(eqx.Module):
         return [round(high) + 1 for high in (*spec.observation_high, *spec.goal_high)]
 
 
+class NormalisedInputs(eqx.Module):
+    """Observation and goal by the running mean and deviation of what was collected."""
+
+    count: Array
+    mean: Array
+    squares: Array  # sum of squared deviations
+
+    def __init__(self, spec: EnvSpec):
+        size = spec.observation_size + spec.goal_size
+        self.count, self.mean, self.squares = jnp.zeros(()), jnp.zeros(size), jnp.zeros(size)
+
+    def __call__(self, observation: Array, goal: Array) -> Array:
+        count, mean, squares = jax.lax.stop_gradient((self.count, self.mean, self.squares))
+        deviation = jnp.where(count > 0, jnp.sqrt(squares / jnp.maximum(count, 1.0)), 1.0)
+        x = jnp.concatenate([observation, goal])
+        return jnp.clip((x - mean) / jnp.maximum(deviation, SMALLEST_DEVIATION), -CLIP, CLIP)
+
+    def size(self) -> int:
+        return self.mean.size
+
+    def updated(self, episodes: Episodes) -> "NormalisedInputs":
+        """With new episodes counted in; goals count as achieved and as desired alike."""
+        steps = episodes.observation.shape[1]
+        desired = jnp.broadcast_to(episodes.goal[:, None], episodes.achieved.shape)
+        rows = [jnp.concatenate([episodes.observation, g], -1) for g in (episodes.achieved, desired)]
+        x = jnp.stack(rows)  # (2, N, T + 1, inputs)
+        weight = jnp.broadcast_to(jnp.arange(steps) <= episodes.length[:, None], x.shape[:-1])[..., None]
+        count = weight.sum()
+        mean = jnp.where(weight, x, 0.0).sum((0, 1, 2)) / count
+        squares = jnp.where(weight, (x - mean) ** 2, 0.0).sum((0, 1, 2))
+        total, shift = self.count + count, mean - self.mean
+        return eqx.tree_at(
+            lambda n: (n.count, n.mean, n.squares),
+            self,
+            (
+                total,
+                self.mean + shift * count / total,
+                self.squares + squares + shift**2 * self.count * count / total,
+            ),
+        )
+
+
+def with_statistics(network: Any, episodes: Episodes) -> Any:
+    """A network whose inputs have seen new episodes; one that does not normalise stays as it is."""
+    inputs = getattr(network, "inputs", None)
+    if not isinstance(inputs, NormalisedInputs):
+        return network
+    return eqx.tree_at(lambda n: n.inputs, network, inputs.updated(episodes))
+
+
 def _scaled(x: Array, low: tuple[float, ...], high: tuple[float, ...]) -> Array:
     lo, hi = jnp.array(low), jnp.array(high)
     return 2.0 * (x - lo) / (hi - lo) - 1.0
@@ -74,7 +126,7 @@ def _scaled(x: Array, low: tuple[float, ...], high: tuple[float, ...]) -> Array:
 class AllHorizons(eqx.Module):
     """(s, g) to logits for every horizon and action at once."""
 
-    inputs: Inputs
+    inputs: Any
     mlp: MLP
     shape: tuple[int, int] = eqx.field(static=True)
 
@@ -97,7 +149,7 @@ class AllHorizons(eqx.Module):
 class SampledHorizon(eqx.Module):
     """(s, g, h) to logits for every action, one horizon at a time."""
 
-    inputs: Inputs
+    inputs: Any
     mlp: MLP
     max_horizon: int = eqx.field(static=True)
 
@@ -118,12 +170,125 @@ class SampledHorizon(eqx.Module):
         return self.at(observation, goal, jnp.arange(1, self.max_horizon + 1))
 
 
-def build_network(spec: EnvSpec, config: Config, key: Array) -> Network:
-    """The network that a config asks for."""
-    inputs = Inputs(spec, config.features)
-    if config.form == "all-horizons":
-        shape = (spec.num_actions, config.max_horizon)
-        sizes = (inputs.size(), *config.hidden, shape[0] * shape[1])
-        return AllHorizons(inputs, MLP(sizes, config.layer_norm, key), shape)
-    sizes = (inputs.size() + 1, *config.hidden, spec.num_actions)
-    return SampledHorizon(inputs, MLP(sizes, config.layer_norm, key), config.max_horizon)
+class HeadsActorCritic(eqx.Module):
+    """Critics from (s, a, g) to logits for every horizon; an actor with a few heads of different urgency.
+
+    Head k of K maximises C over the k-th part of the horizons. One head serves every horizon, which is enough
+    where the soonest way is the surest; H heads are one action per horizon, as in the paper.
+    """
+
+    inputs: Any
+    actor: MLP
+    critics: tuple[MLP, ...]
+    heads: int = eqx.field(static=True)
+    max_horizon: int = eqx.field(static=True)
+
+    def curve(self, observation: Array, goal: Array) -> Array:
+        x = self.inputs(observation, goal)
+        return _logits(self.critics[0], x, self._actions(x))
+
+    def propose(self, observation: Array, goal: Array, index: Array, horizon: Array) -> Array:
+        return self._actions(self.inputs(observation, goal))[index]
+
+    def backed_up(self, horizon: Array) -> Array:
+        return jnp.arange(1, self.max_horizon + 1)
+
+    def at(self, observation: Array, goal: Array, action: Array, horizon: Array) -> Array:
+        x = jnp.concatenate([self.inputs(observation, goal), action])
+        return jnp.stack([critic(x) for critic in self.critics])
+
+    def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
+        x = self.inputs(observation, goal)
+        actions = self._actions(x)
+        return jnp.stack([_logits(critic, x, actions) for critic in self.critics])
+
+    def shift(self, values: Array) -> Array:
+        return jnp.roll(values, 1)
+
+    def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
+        x = self.inputs(observation, goal)
+        actions = self._actions(x)
+        return _logits(self.critics[0], x, actions), self._urgency(), actions
+
+    def _actions(self, x: Array) -> Array:
+        return jnp.tanh(self.actor(x)).reshape(self.heads, -1)
+
+    def _urgency(self) -> Array:
+        """The weight of each horizon in each head's objective, (heads, H)."""
+        part = jnp.arange(self.max_horizon) * self.heads // self.max_horizon
+        mine = (part == jnp.arange(self.heads)[:, None]).astype(jnp.float32)
+        return mine / mine.sum(1, keepdims=True)
+
+
+def _logits(critic: MLP, x: Array, actions: Array) -> Array:
+    return jax.vmap(lambda a: critic(jnp.concatenate([x, a])))(actions)  # (actions, H)
+
+
+class HorizonActorCritic(eqx.Module):
+    """Critics on (s, a, g, h) and an actor on (s, g, h), one horizon at a time (algorithm 2)."""
+
+    inputs: Any
+    actor: MLP
+    critics: tuple[MLP, ...]
+    max_horizon: int = eqx.field(static=True)
+
+    def curve(self, observation: Array, goal: Array) -> Array:
+        x = self.inputs(observation, goal)
+        return jax.vmap(lambda h: self._at(self.critics[0], x, self._action(x, h), h), out_axes=1)(
+            jnp.arange(1, self.max_horizon + 1)
+        )
+
+    def propose(self, observation: Array, goal: Array, index: Array, horizon: Array) -> Array:
+        return self._action(self.inputs(observation, goal), horizon)
+
+    def backed_up(self, horizon: Array) -> Array:
+        return horizon[None]
+
+    def at(self, observation: Array, goal: Array, action: Array, horizon: Array) -> Array:
+        x = self.inputs(observation, goal)
+        return jnp.stack([self._at(critic, x, action, horizon[0]) for critic in self.critics])
+
+    def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
+        x = self.inputs(observation, goal)
+        action = self._action(x, horizon[0] - 1)
+        return jnp.stack([self._at(critic, x, action, horizon[0] - 1)[None] for critic in self.critics])
+
+    def shift(self, values: Array) -> Array:
+        return values
+
+    def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
+        x = self.inputs(observation, goal)
+        action = self._action(x, horizon[0])
+        return self._at(self.critics[0], x, action, horizon[0])[None], jnp.ones((1, 1)), action[None]
+
+    def _action(self, x: Array, horizon: Array) -> Array:
+        return jnp.tanh(self.actor(jnp.append(x, horizon / self.max_horizon)))
+
+    def _at(self, critic: MLP, x: Array, action: Array, horizon: Array) -> Array:
+        return critic(jnp.append(jnp.concatenate([x, action]), horizon / self.max_horizon))
+
+
+def build_network(spec: EnvSpec, config: Config, key: Array) -> Any:
+    """The network that a config asks for: a `Network`, or an `ActorCritic` where actions are continuous."""
+    normalised = config.features == "normalised"
+    inputs = NormalisedInputs(spec) if normalised else Inputs(spec, config.features)
+    horizons = config.max_horizon
+    as_input = int(config.form == "sampled-horizon")
+    size = inputs.size() + as_input
+
+    def mlp(key: Array, size: int, outputs: int) -> MLP:
+        return MLP((size, *config.hidden, outputs), config.layer_norm, key)
+
+    if not spec.continuous:
+        if as_input:
+            return SampledHorizon(inputs, mlp(key, size, spec.num_actions), horizons)
+        shape = (spec.num_actions, horizons)
+        return AllHorizons(inputs, mlp(key, size, shape[0] * shape[1]), shape)
+    key_actor, *keys = jax.random.split(key, 1 + config.critics)
+    outputs = 1 if as_input else horizons
+    critics = tuple(mlp(k, size + len(spec.action_low), outputs) for k in keys)
+    heads = 1 if as_input else config.actor_heads
+    actor = mlp(key_actor, size, heads * len(spec.action_low))
+    if as_input:
+        return HorizonActorCritic(inputs, actor, critics, horizons)
+    return HeadsActorCritic(inputs, actor, critics, heads, horizons)

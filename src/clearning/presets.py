@@ -82,6 +82,49 @@ def dubins_reachability() -> Config:
     )
 
 
+ROBOT = Config(
+    env="FetchReach-v4",
+    episodes=0,
+    env_steps=250_000,
+    random_episodes=16,
+    parallel_envs=8,
+    epsilon=0.3,
+    features="normalised",
+    hidden=(256, 256, 256),
+    updates_per_step=1.0,
+    batch_size=512,
+    goal_future=0.8,
+    goal_episode=0.2,
+    goal_random=0.0,
+    goal_tries=4,
+    buffer_capacity=1_000_000,
+    every_counts="steps",
+    evaluate_every=10_000,
+    checkpoint_every=10_000,
+)
+"""What our presets for Gymnasium environments share."""
+
+
+def gymnasium_defaults() -> Config:
+    """The settings that any Gymnasium environment starts from."""
+    return ROBOT
+
+
+def fetch_reach() -> Config:
+    """FetchReach: the arm's tip to a point, 4,000 steps."""
+    return replace(ROBOT, env_steps=4_000, random_episodes=8, evaluate_every=500, checkpoint_every=1_000)
+
+
+def fetch_push() -> Config:
+    """FetchPush: a block pushed to a point of the table, 100,000 steps."""
+    return replace(ROBOT, env="FetchPush-v4", env_steps=100_000)
+
+
+def fetch_pick_and_place() -> Config:
+    """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps."""
+    return replace(ROBOT, env="FetchPickAndPlace-v4")
+
+
 PAPER = Config(
     form="sampled-horizon",
     layer_norm=False,
@@ -166,6 +209,9 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "mini-maze": mini_maze,
     "dubins-car": dubins_car,
     "dubins-reachability": dubins_reachability,
+    "fetch-reach": fetch_reach,
+    "fetch-push": fetch_push,
+    "fetch-pick-and-place": fetch_pick_and_place,
     "paper/frozen-lake": paper_frozen_lake,
     "paper/mini-maze": paper_mini_maze,
     "paper/dubins-car": paper_dubins_car,

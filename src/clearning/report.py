@@ -12,7 +12,7 @@ from rich.table import Table
 
 from clearning.agent import Agent, check_alpha
 from clearning.core.tabular import optimal_c_from, optimal_c_last
-from clearning.envs import FrozenLake, MiniMaze, make
+from clearning.envs import FrozenLake, MiniMaze, make, make_world
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
 from clearning.evaluate import evaluate, over_seeds, run_episodes
@@ -166,7 +166,7 @@ def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Any, dict[str, A
     agent = Agent.load(folder.agent_file)
     if dial and dial.horizon > agent.max_horizon:
         raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
-    return agent, make(config.env, config.env_options), record
+    return agent, make_world(config), record
 
 
 def _checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

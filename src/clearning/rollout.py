@@ -1,14 +1,23 @@
-"""Collectors: policies acting in environments, finished episodes out."""
+"""Collectors: policies acting in environments, finished episodes out.
+
+`collect` runs a functional environment inside jit, `collect_external` steps Gymnasium environments from
+outside; both give the same arrays.
+"""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from clearning.config import Config
 from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
-from clearning.types import EnvSpec, Episodes, GoalEnv, Network
+from clearning.envs.external import ExternalEnv
+from clearning.types import EnvSpec, Episodes, GoalEnv
 
 # (key, observation, goal, step) -> action, for one observation.
 Policy = Callable[[Array, Array, Array, Array], Array]
@@ -28,17 +37,66 @@ class Dial(NamedTuple):
 
 
 def dial_policy(
-    network: Network, spec: EnvSpec, dial: Dial, epsilon: Any = 0.0, skip_ruled_out: bool = False
+    network: Any,
+    spec: EnvSpec,
+    dial: Dial,
+    epsilon: Any = 0.0,
+    skip_ruled_out: bool = False,
+    noise: float = 0.0,
 ) -> Policy:
-    """Greedy in C at the dial's horizon, with a random action now and then."""
+    """Greedy in C at the dial's horizon, with a random action now and then; with noise where continuous."""
 
     def act(key: Array, observation: Array, goal: Array, step: Array) -> Array:
-        values = jax.nn.sigmoid(network.curve(observation, goal))  # (actions, H)
+        values = jax.nn.sigmoid(network.curve(observation, goal))  # (actions or proposals, H)
         horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
         greedy = voted_action(values, horizon, dial.vote)
         key_coin, key_action = jax.random.split(key)
         explore = jax.random.uniform(key_coin) < epsilon
-        return jnp.where(explore, jax.random.randint(key_action, (), 0, len(values)), greedy)
+        if not spec.continuous:
+            return jnp.where(explore, jax.random.randint(key_action, (), 0, len(values)), greedy)
+        action = network.propose(observation, goal, greedy, horizon)
+        key_action, key_noise = jax.random.split(key_action)
+        noisy = jnp.clip(action + noise * jax.random.normal(key_noise, action.shape), -1.0, 1.0)
+        return jnp.where(explore, jax.random.uniform(key_action, action.shape, minval=-1.0), noisy)
+
+    return act
+
+
+def batched_policy(
+    network: Any,
+    spec: EnvSpec,
+    config: Config,
+    dial: Dial,
+    key: Array,
+    epsilon: Any = 0.0,
+    noise: float = 0.0,
+) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
+    """A dial's policy for many observations at a time, to be called from outside JAX."""
+    weights, rest = eqx.partition(network, eqx.is_array)
+    dial = dial._replace(alpha=float(dial.alpha))
+    act = _compiled_policy(_Static(rest), spec, dial, config.skip_ruled_out, noise)
+    return lambda s, g, t: np.asarray(act(weights, key, epsilon, s, g, t))
+
+
+class _Static(NamedTuple):
+    """The parts of a network that are not arrays, compared by their structure."""
+
+    rest: Any
+
+    def __hash__(self) -> int:
+        return hash(jax.tree.structure(self.rest))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and eqx.tree_equal(self.rest, other.rest) is True
+
+
+@lru_cache(maxsize=32)
+def _compiled_policy(static: _Static, spec: EnvSpec, dial: Dial, skip: bool, noise: float) -> Callable:
+    @jax.jit
+    def act(weights: Any, key: Array, epsilon: Any, s: Array, g: Array, t: Array) -> Array:
+        policy = dial_policy(eqx.combine(weights, static.rest), spec, dial, epsilon, skip, noise)
+        keys = jax.random.split(jax.random.fold_in(key, t), s.shape[0])
+        return jax.vmap(policy, in_axes=(0, 0, 0, None))(keys, s, g, t)
 
     return act
 
@@ -84,7 +142,7 @@ def collect(
         key_act, key_step, key_goal = jax.vmap(lambda k: jax.random.split(k, 3), out_axes=1)(keys)
         observation = observations[t]
         action = jax.vmap(policy, in_axes=(0, 0, 0, None))(key_act, observation, pursued, t)
-        moved = jax.vmap(env.step)(key_step, state, action)
+        moved = jax.vmap(env.step)(key_step, state, spec.in_bounds(action) if spec.continuous else action)
         state = jax.tree.map(lambda new, old: _where(running, new, old), moved, state)
         now = jax.vmap(env.achieved_goal)(state)
         observations = observations.at[t + 1].set(jax.vmap(env.observe)(state))
@@ -110,7 +168,7 @@ def collect(
         jnp.zeros(count, bool),
         jnp.zeros((max_steps + 1, count, spec.observation_size)).at[0].set(jax.vmap(env.observe)(state)),
         jnp.zeros((max_steps + 1, count, spec.goal_size)).at[0].set(start_achieved),
-        jnp.zeros((max_steps, count), jnp.int32),
+        jnp.zeros((max_steps, count, *spec.action_shape), spec.action_dtype),
     )
     end = jax.lax.while_loop(lambda c: (c[0] < max_steps) & c[3].any(), body, start)
     _, state, _, _, length, success, observations, achieved, actions = end
@@ -123,6 +181,44 @@ def collect(
         dead=jax.vmap(env.is_dead)(state),
         success=success,
     )
+
+
+def collect_external(
+    env: ExternalEnv,
+    policy: Callable[[np.ndarray, np.ndarray, int], Any],
+    seeds: np.ndarray,
+    max_steps: int,
+    end_at_success: bool = True,
+) -> Episodes:
+    """Run one episode for each seed, all from their start, and each to its own end.
+
+    The policy sees all episodes at once; finished ones are no longer stepped, and a reset is never a step.
+    """
+    count, spec = len(seeds), env.spec
+    pool = env.pool(count)
+    seen = pool.reset(seeds)
+    goal = seen.desired
+    observations = np.zeros((count, max_steps + 1, spec.observation_size), np.float32)
+    achieved = np.zeros((count, max_steps + 1, spec.goal_size), np.float32)
+    actions = np.zeros((count, max_steps, *spec.action_shape), spec.action_dtype)
+    observations[:, 0], achieved[:, 0] = seen.observation, seen.achieved
+    length = np.zeros(count, np.int32)
+    success, dead, running = np.zeros(count, bool), np.zeros(count, bool), np.ones(count, bool)
+    for t in range(max_steps):
+        which = np.flatnonzero(running)
+        if not len(which):
+            break
+        actions[:, t] = policy(observations[:, t], goal, t)
+        chosen = actions[which, t]
+        seen = pool.step(which, spec.in_bounds(chosen) if spec.continuous else chosen)
+        observations[which, t + 1], achieved[which, t + 1] = seen.observation, seen.achieved
+        length[which] += 1
+        hit = env.reached_now(seen.achieved, goal[which])
+        success[which] |= hit
+        # An end without success of the episode's own goal is death, unless the environment says otherwise.
+        dead[which] = np.where(seen.dead >= 0, seen.dead == 1, seen.terminated & ~hit)
+        running[which] = ~(seen.terminated | seen.truncated | dead[which] | (hit & end_at_success))
+    return Episodes(observations, achieved, actions, goal, length, dead, success)  # pyright: ignore[reportArgumentType]
 
 
 def _where(mask: Array, new: Array, old: Array) -> Array:

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from clearning.agents.discrete import Learner
+from clearning.agents.learner import Learner
 from clearning.buffer import Buffer
 from clearning.config import Config, config_from_dict
 from clearning.errors import ClearningError, UsageError
@@ -60,6 +60,9 @@ class Counters:
     iteration: int = 0
     episodes: int = 0
     env_steps: int = 0
+    new_steps: int = 0
+    """Environment steps of the latest iteration."""
+    updates: int = 0
     seconds: float = 0.0
     finished: bool = False
     recent_success: tuple[bool, ...] = ()

@@ -15,10 +15,12 @@ import numpy as np
 
 from clearning import buffer as ring
 from clearning.agent import Agent, NetworkBuilder
-from clearning.agents.discrete import Learner
+from clearning.agents import learner_kind
+from clearning.agents.learner import Learner
 from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.engine import build_engine, exploration, learning_rate
+from clearning.envs.external import EnvironmentFailed
 from clearning.errors import ClearningError, UsageError
 from clearning.evaluate import evaluate
 from clearning.networks import build_network
@@ -77,8 +79,7 @@ def run_training(
     engine = build_engine(env, config)
     base = jax.random.key(seed)
     last_evaluation: dict[str, Any] | None = None
-    new_updates = config.updates_per_episode * config.parallel_envs
-    times: deque[float] = deque(maxlen=20)  # seconds of the latest iterations
+    times: deque[float] = deque(maxlen=20)  # seconds of an update in the latest iterations
 
     with catch_signals() as caught:
         while not training.counters.finished:
@@ -86,17 +87,18 @@ def run_training(
             count = training.counters
             key_collect, key_update = jax.random.split(jax.random.fold_in(base, count.iteration))
             epsilon = jnp.float32(exploration(config, count.episodes))
-            training.buffer, episodes = engine.collect(
-                training.learner, training.buffer, key_collect, epsilon
-            )
-            training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
-            if count.episodes >= config.random_episodes:
-                progress = jnp.float32(training.progress)
-                training.learner, metrics = engine.update(
-                    training.learner, training.buffer, key_update, progress
+            with training.saved_if_environment_fails():
+                training.buffer, episodes = engine.collect(
+                    training.learner, training.buffer, key_collect, epsilon
                 )
-                training.count_losses(metrics)
-                times.append(time.perf_counter() - began)
+            training.learner = engine.observe(training.learner, episodes)
+            training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
+            for i in range(training.updates_due() // engine.chunk):
+                progress = jnp.float32(training.progress)
+                key = jax.random.fold_in(key_update, i) if i else key_update
+                training.learner, metrics = engine.update(training.learner, training.buffer, key, progress)
+                training.count_losses(metrics, engine.chunk)
+                times.append((time.perf_counter() - began) / ((i + 1) * engine.chunk))
             count.seconds += time.perf_counter() - began
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
@@ -105,7 +107,7 @@ def run_training(
                 log_row(last_evaluation)
                 go_on &= training.call(callbacks.after_evaluation, **last_evaluation)
             # The median passes over the iterations that compile.
-            rate = new_updates / float(np.median(times)) if times else 0.0
+            rate = 1 / float(np.median(times)) if times else 0.0
             show(training.status(rate, last_evaluation))
             if training.is_due(config.checkpoint_every) or caught or not go_on:
                 training.save()
@@ -141,7 +143,7 @@ class Training:
             raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
         # Folded in at 2³¹ − 1, which no iteration reaches.
         key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
-        learner = Learner.start((network or build_network)(spec, config, key))
+        learner = learner_kind(spec).start((network or build_network)(spec, config, key))
         buffer = ring.init(spec, config.buffer_capacity)
         counters = Counters()
         if folder and folder.checkpoint_file.exists():
@@ -154,17 +156,29 @@ class Training:
     def progress(self) -> float:
         """How much of the budget is spent, from 0 to 1."""
         by_steps = self.counters.env_steps / self.config.env_steps if self.config.env_steps else 0.0
-        return min(max(self.counters.episodes / self.config.episodes, by_steps), 1.0)
+        by_episodes = self.counters.episodes / self.config.episodes if self.config.episodes else 0.0
+        return min(max(by_episodes, by_steps), 1.0)
+
+    def updates_due(self) -> int:
+        """Updates that the episodes so far call for and that were not made yet."""
+        config, count = self.config, self.counters
+        if count.episodes - config.parallel_envs < config.random_episodes:
+            return 0
+        if not config.updates_per_step:
+            return config.updates_per_episode * config.parallel_envs
+        return int(config.updates_per_step * count.env_steps) - count.updates
 
     def count_episodes(self, success: np.ndarray, length: np.ndarray) -> None:
         count = self.counters
         count.iteration += 1
         count.episodes += len(success)
-        count.env_steps += int(length.sum())
+        count.new_steps = int(length.sum()) * self.config.action_repeat
+        count.env_steps += count.new_steps
         count.recent_success = (*count.recent_success, *success.tolist())[-RECENT:]
         count.finished = self.progress >= 1.0
 
-    def count_losses(self, metrics: Metrics) -> None:
+    def count_losses(self, metrics: Metrics, updates: int) -> None:
+        self.counters.updates += updates
         loss = float(metrics["loss"])
         if not np.isfinite(loss):
             kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
@@ -175,9 +189,13 @@ class Training:
         self.counters.losses = (*self.counters.losses, loss)
 
     def is_due(self, every: int) -> bool:
-        """Whether this iteration crossed a multiple of `every` episodes, or was the last."""
-        before = self.counters.episodes - self.config.parallel_envs
-        return self.counters.finished or self.counters.episodes // every > before // every
+        """Whether this iteration crossed a multiple of `every` episodes or steps, or was the last."""
+        count = self.counters
+        if self.config.every_counts == "steps":
+            now, before = count.env_steps, count.env_steps - count.new_steps
+        else:
+            now, before = count.episodes, count.episodes - self.config.parallel_envs
+        return count.finished or now // every > before // every
 
     def evaluate(self) -> dict[str, Any]:
         """Run the test set and write a row of metrics."""
@@ -215,6 +233,15 @@ class Training:
     def agent(self) -> Agent:
         network = self.learner.target if self.config.act_with == "average" else self.learner.network
         return Agent(network, self.env.spec, self.config, self.custom_network)
+
+    @contextmanager
+    def saved_if_environment_fails(self) -> Iterator[None]:
+        """What was trained before an environment failed is kept."""
+        try:
+            yield
+        except EnvironmentFailed as error:
+            self.save()
+            raise ClearningError(f"{error}. {self.farewell()}") from error
 
     def call(self, callback: Callable[[Agent, dict[str, Any]], Any] | None, **record: Any) -> bool:
         """Call a user's function; False if it asks to stop."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 Norm = Literal["l1", "l2", "linf"]
@@ -72,6 +72,13 @@ class EnvSpec:
     goal_check: GoalCheck | None = None
     """None when what is reached cannot be stated as data; the learner then trains those pairs with y = 1."""
     step_bound: StepBound | None = None
+    action_low: tuple[float, ...] = ()
+    """Bounds of a continuous action; empty where actions are numbered, which `action_names` then lists."""
+    action_high: tuple[float, ...] = ()
+
+    @property
+    def continuous(self) -> bool:
+        return bool(self.action_low)
 
     @property
     def observation_size(self) -> int:
@@ -85,13 +92,26 @@ class EnvSpec:
     def num_actions(self) -> int:
         return len(self.action_names)
 
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return (len(self.action_low),) if self.continuous else ()
+
+    @property
+    def action_dtype(self) -> Any:
+        return np.float32 if self.continuous else np.int32
+
+    def in_bounds(self, action: Any) -> Any:
+        """A continuous action, which learners see scaled to [−1, 1], in the environment's own units."""
+        low, high = np.float32(self.action_low), np.float32(self.action_high)
+        return low + (action + 1) * (high - low) / 2
+
 
 class Episodes(NamedTuple):
     """A batch of N finished episodes, padded to T steps; steps at and after `length` are padding."""
 
     observation: Array  # (N, T + 1, observation)
     achieved: Array  # (N, T + 1, goal)
-    action: Array  # (N, T)
+    action: Array  # (N, T), or (N, T, action) scaled to [−1, 1]
     goal: Array  # (N, goal), what the episode was after
     length: Array  # (N,), number of transitions
     dead: Array  # (N,), the last state is absorbing, whatever the goal
@@ -115,7 +135,7 @@ class Batch(NamedTuple):
 class GoalEnv(Protocol):
     """An environment as pure functions of explicit random keys; all of it must jit and vmap.
 
-    The state is any pytree of arrays. `dead` must not depend on the goal: a state is dead when nothing
+    The state is any pytree of arrays; an action is a number, or a vector within the spec's bounds. `dead` must not depend on the goal: a state is dead when nothing
     can be reached from it any more, not when an episode happens to end there.
     """
 
@@ -131,7 +151,7 @@ class GoalEnv(Protocol):
 
 
 class Network(Protocol):
-    """What a learner asks of a network of C: logits for one observation and one goal.
+    """What a learner asks of a network of C where actions are numbered: logits for one observation and one goal.
 
     K is the number of horizons that one example backs up: one in the paper's form, all H in ours.
     Horizons are the last axis, so that the maximum over actions runs over contiguous rows.
@@ -158,6 +178,40 @@ class Network(Protocol):
         ...
 
 
-def tree_size(tree: Any) -> int:
-    """Number of elements in all the arrays of a pytree."""
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+class ActorCritic(Protocol):
+    """What a learner asks of a network of C where actions are continuous.
+
+    The actor proposes a few actions; the greedy action at a horizon is the proposal with the largest C there.
+    """
+
+    actor: Any
+    critics: tuple[Any, ...]
+
+    def curve(self, observation: Array, goal: Array) -> Array:
+        """Logits for every proposal and every horizon 1..H, by the first critic, (proposals, H)."""
+        ...
+
+    def propose(self, observation: Array, goal: Array, index: Array, horizon: Array) -> Array:
+        """One proposed action, for one horizon, in [−1, 1]."""
+        ...
+
+    def backed_up(self, horizon: Array) -> Array:
+        """The horizons (K,) that an example with a sampled horizon backs up."""
+        ...
+
+    def at(self, observation: Array, goal: Array, action: Array, horizon: Array) -> Array:
+        """Logits of an action at the horizons that an example backs up, (critics, K)."""
+        ...
+
+    def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
+        """Logits (critics, proposals, K) which, once a proposal is chosen and shifted, are those of h − 1."""
+        ...
+
+    def shift(self, values: Array) -> Array:
+        """Align values (K,) from `before` with the horizons they serve; horizon 0 gets no meaning."""
+        ...
+
+    def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
+        """What the actor maximises: logits of its proposals by the first critic and the weight of each, both
+        (proposals, K), and the proposed actions themselves, (proposals, action)."""
+        ...

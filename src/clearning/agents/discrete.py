@@ -5,28 +5,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
+from clearning.agents.learner import ADAM, Learner, averaged_target, descend, masked_loss, target_from
 from clearning.config import Config
-from clearning.core.recursions import Rule, rule_out
+from clearning.core.recursions import Rule
 from clearning.types import Batch, Metrics, Network
 
-ADAM = optax.scale_by_adam()
 
-
-class Learner(eqx.Module):
-    """The network in training, its target, and the optimiser's state."""
-
-    network: Any
-    target: Any
-    optimiser: Any
-    updates: Array
-
-    @classmethod
-    def start(cls, network: Any) -> "Learner":
-        weights = eqx.filter(network, eqx.is_inexact_array)
-        return cls(network, network, ADAM.init(weights), jnp.int32(0))
+def start(network: Any) -> Learner:
+    """A learner before its first update."""
+    return Learner(network, network, ADAM.init(eqx.filter(network, eqx.is_inexact_array)), jnp.int32(0))
 
 
 def example_loss(rule: Rule, network: Network, target: Network, mask_reached: bool, x: Batch) -> Array:
@@ -34,12 +23,7 @@ def example_loss(rule: Rule, network: Network, target: Network, mask_reached: bo
     outputs = network.at(x.observation, x.goal, network.backed_up(x.horizon))  # (actions, K)
     chosen = jnp.arange(len(outputs)) == x.action
     output = jnp.where(chosen[:, None], outputs, 0.0).sum(0)  # (K,); a look-up would be slow to differentiate
-    goal_target = example_target(rule, network, target, x)
-    if not rule.goal_is_terminal:
-        return rule.loss(output, goal_target).mean()
-    if mask_reached:
-        return jnp.where(x.reached_before, 0.0, rule.loss(output, goal_target).mean())
-    return rule.loss(output, jnp.where(x.reached_before, 1.0, goal_target)).mean()
+    return masked_loss(rule, output, example_target(rule, network, target, x), mask_reached, x)
 
 
 def example_target(rule: Rule, network: Network, target: Network, x: Batch) -> Array:
@@ -49,10 +33,7 @@ def example_target(rule: Rule, network: Network, target: Network, x: Batch) -> A
     output = target.before(x.next_observation, x.goal, horizon)  # (actions, K)
     greedy = choice >= choice.max(0)
     next_value = network.shift(rule.link(jnp.where(greedy, output, -jnp.inf).max(0)))
-    reached = x.reached.astype(next_value.dtype)
-    next_value = jnp.where(horizon == 1, reached, next_value)
-    next_value = rule_out(next_value, horizon, x.min_steps)
-    return jax.lax.stop_gradient(rule.target(reached, x.dead, next_value))
+    return target_from(rule, horizon, next_value, x)
 
 
 def update(
@@ -65,15 +46,7 @@ def update(
         return jax.vmap(one)(batch).mean()
 
     loss, gradient = eqx.filter_value_and_grad(loss_of)(learner.network)
-    step, optimiser = ADAM.update(gradient, learner.optimiser)
-    network = eqx.apply_updates(learner.network, jax.tree.map(lambda d: -rate * d, step))
+    network, optimiser = descend(learner.network, gradient, learner.optimiser, rate)
     updates = learner.updates + 1
-    if config.target_period:
-        share = (updates % config.target_period == 0).astype(jnp.float32)
-    else:
-        share = config.target_rate
-    target = optax.incremental_update(
-        eqx.filter(network, eqx.is_inexact_array), eqx.filter(learner.target, eqx.is_inexact_array), share
-    )
-    target = eqx.combine(target, learner.target)
+    target = averaged_target(network, learner.target, updates, config)
     return Learner(network, target, optimiser, updates), {"loss": loss}

@@ -1,18 +1,33 @@
-"""Goal environments: functional JAX worlds, and their Gymnasium forms."""
+"""Goal environments: functional JAX worlds, their Gymnasium forms, and anybody's Gymnasium environment."""
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import gymnasium
+
+from clearning.config import Config
 from clearning.envs.dubins_car import DubinsCar
+from clearning.envs.external import ExternalEnv
 from clearning.envs.frozen_lake import FrozenLake
 from clearning.envs.gymnasium_env import register
 from clearning.envs.mini_maze import MiniMaze
 from clearning.envs.testset import TestSet
 from clearning.errors import UsageError
+from clearning.types import GoalEnv
 
-__all__ = ["ENVIRONMENTS", "DubinsCar", "FrozenLake", "MiniMaze", "TestSet", "make"]
+__all__ = [
+    "ENVIRONMENTS",
+    "DubinsCar",
+    "ExternalEnv",
+    "FrozenLake",
+    "MiniMaze",
+    "TestSet",
+    "make",
+    "make_world",
+]
 
 ENVIRONMENTS = {"frozen-lake": FrozenLake, "mini-maze": MiniMaze, "dubins-car": DubinsCar}
 
@@ -29,6 +44,33 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> FrozenLake | Mi
     if unknown:
         raise UsageError(f"{name} has no option '{unknown[0]}'; its options are {', '.join(known)}.")
     return kind(**(options or {}))
+
+
+def make_world(config: Config, env: Any = None) -> Any:
+    """The environment that a config names, or a user's own, ready to be trained on."""
+    external = {
+        "max_episode_steps": config.max_episode_steps,
+        "action_repeat": config.action_repeat,
+        "processes": config.processes,
+    }
+    if isinstance(env, gymnasium.Env):
+        return ExternalEnv(env, **external)
+    if env is not None:
+        return _checked(env)
+    if config.env not in ENVIRONMENTS and re.search(r"[:/]|-v\d+$", config.env):
+        return ExternalEnv(config.env, config.env_options, **external)
+    return make(config.env, config.env_options)
+
+
+def _checked(env: Any) -> Any:
+    needed = [n for n in vars(GoalEnv) if not n.startswith("_")]
+    missing = [name for name in needed if not hasattr(env, name)]
+    if missing:
+        raise UsageError(
+            f"{type(env).__name__} is not a goal environment: it has no '{missing[0]}' (see clearning.GoalEnv "
+            f"for what one needs, or give a gymnasium.Env)."
+        )
+    return env
 
 
 register()

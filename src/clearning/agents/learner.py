@@ -1,0 +1,57 @@
+"""What the learners share: their state, targets from next values, losses, and averaged targets."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from clearning.config import Config
+from clearning.core.recursions import Rule, rule_out
+from clearning.types import Batch
+
+ADAM = optax.scale_by_adam()
+
+
+class Learner(eqx.Module):
+    """The network in training, its target, and the optimiser's state."""
+
+    network: Any
+    target: Any
+    optimiser: Any
+    updates: Array
+
+
+def target_from(rule: Rule, horizon: Array, next_value: Array, x: Batch) -> Array:
+    """The rule's targets of one example, (K,), from the greedy values at s' with one step less."""
+    reached = x.reached.astype(next_value.dtype)
+    next_value = jnp.where(horizon == 1, reached, next_value)
+    next_value = rule_out(next_value, horizon, x.min_steps)
+    return jax.lax.stop_gradient(rule.target(reached, x.dead, next_value))
+
+
+def masked_loss(rule: Rule, output: Array, target: Array, mask_reached: bool, x: Batch) -> Array:
+    """Mean loss over the horizons; where s reaches g already, C is 1: left out, or trained to be 1."""
+    if not rule.goal_is_terminal:
+        return rule.loss(output, target).mean()
+    if mask_reached:
+        return jnp.where(x.reached_before, 0.0, rule.loss(output, target).mean())
+    return rule.loss(output, jnp.where(x.reached_before, 1.0, target)).mean()
+
+
+def descend(module: Any, gradient: Any, optimiser: Any, rate: Array) -> tuple[Any, Any]:
+    """One step of Adam."""
+    step, optimiser = ADAM.update(gradient, optimiser)
+    return eqx.apply_updates(module, jax.tree.map(lambda d: -rate * d, step)), optimiser
+
+
+def averaged_target(network: Any, target: Any, updates: Array, config: Config) -> Any:
+    """The target moved towards the network: a copy now and then, or a little at each update."""
+    if config.target_period:
+        share: Any = (updates % config.target_period == 0).astype(jnp.float32)
+    else:
+        share = config.target_rate
+    weights = (eqx.filter(n, eqx.is_inexact_array) for n in (network, target))
+    return eqx.combine(optax.incremental_update(*weights, share), target)

@@ -1,0 +1,111 @@
+"""Stepping Gymnasium environments, here or in a process of its own.
+
+Run as a script by its path, this file serves a few environments over a pipe. It imports nothing of the
+package, so that a worker starts quickly and holds no JAX.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+# Packages that register goal environments when imported; asked only when an id is not known yet.
+PLUG_INS = ("clearning", "gymnasium_robotics", "panda_gym")
+
+
+class Seen(NamedTuple):
+    """What some environments showed after a reset or a step, one row each."""
+
+    observation: np.ndarray
+    achieved: np.ndarray
+    desired: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    dead: np.ndarray  # 1 or 0 where the environment says so, −1 where it does not
+
+
+def open_env(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """`gymnasium.make`, with the packages looked for that could know the name."""
+    with contextlib.suppress(gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound):
+        return gymnasium.make(name, disable_env_checker=True, **options)
+    for package in PLUG_INS:
+        # A package may print notices on import that are none of the user's concern.
+        with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
+            module = importlib.import_module(package)
+            gymnasium.register_envs(module)
+    return gymnasium.make(name, disable_env_checker=True, **options)
+
+
+class EnvGroup:
+    """Several environments stepped one after another."""
+
+    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], action_repeat: int):
+        self.envs, self.action_repeat = envs, action_repeat
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        seen = [env.reset(seed=int(seed)) for env, seed in zip(self.envs, seeds, strict=False)]
+        return _rows([(obs, False, False, info) for obs, info in seen])
+
+    def step(self, which: Sequence[int], actions: np.ndarray) -> Seen:
+        return _rows([self._step(self.envs[i], a) for i, a in zip(which, actions, strict=True)])
+
+    def _step(self, env: gymnasium.Env[Any, Any], action: np.ndarray) -> tuple[Any, bool, bool, Any]:
+        for _ in range(self.action_repeat):
+            observation, _, terminated, truncated, info = env.step(action)
+            if terminated or truncated:
+                break
+        return observation, bool(terminated), bool(truncated), info
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+
+def _rows(seen: list[tuple[Any, bool, bool, Any]]) -> Seen:
+    column = lambda name: np.array([s[0][name] for s in seen], np.float32)  # noqa: E731
+    return Seen(
+        column("observation"),
+        column("achieved_goal"),
+        column("desired_goal"),
+        np.array([s[1] for s in seen]),
+        np.array([s[2] for s in seen]),
+        np.array([int(s[3].get("dead", -1)) for s in seen]),
+    )
+
+
+def serve(connection: Connection, name: str, options: dict[str, Any], count: int, action_repeat: int) -> None:
+    """Answer requests until told to stop, or until nobody is left to ask."""
+    group = None
+    try:
+        group = EnvGroup([open_env(name, options) for _ in range(count)], action_repeat)
+        connection.send("ready")
+        while True:
+            request, *arguments = connection.recv()
+            if request == "close":
+                return
+            connection.send(tuple(getattr(group, request)(*arguments)))
+    except (EOFError, BrokenPipeError):
+        return  # the training is gone
+    except Exception as error:
+        text = "".join(traceback.format_exception_only(error)).strip()
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        with contextlib.suppress(OSError):
+            connection.send(f"{text} ({place.filename}, line {place.lineno})")
+    finally:
+        if group:
+            group.close()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then closes us
+    recipe = json.loads(sys.argv[1])
+    serve(Connection(recipe.pop("file")), **recipe)
