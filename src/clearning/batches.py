@@ -8,51 +8,70 @@ import jax.numpy as jnp
 from jax import Array
 
 from clearning import buffer as ring
-from clearning.buffer import Buffer
+from clearning.buffer import Buffer, Sample
 from clearning.config import Config
 from clearning.core.horizons import sample_horizon
-from clearning.core.relabel import GoalMix, GoalSources, draw_unreached_goal
+from clearning.core.relabel import GoalMix, GoalSources, draw_goal, draw_unreached_goal
 from clearning.types import Batch
 
 
 def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress: Array) -> Batch:
     """One relabelled batch; `progress` runs from 0 to 1 over the training."""
     key_draw, key_each = jax.random.split(key)
-    drawn = ring.sample(key_draw, buffer, config.batch_size, config.choose)
+    tries = config.pair_tries
+    drawn = ring.sample(key_draw, buffer, config.batch_size * tries, config.choose)
     mix = GoalMix(config.goal_future, config.goal_episode, config.goal_random, config.goal_nearby)
 
-    def relabel(key: Array, place: Array, episode: Array, remaining: Array, dead: Array) -> Batch:
-        key_horizon, key_goal = jax.random.split(key)
-        after = ring.later(buffer, place, jnp.int32(1))
-        achieved = buffer.achieved[place]
-        horizon = _sampled_horizon(key_horizon, config, progress)
-        sources = GoalSources(
+    def sources(drawn: Sample, horizon: Array) -> GoalSources:
+        achieved = buffer.achieved[drawn.place]
+        return GoalSources(
             future=lambda k: buffer.achieved[
-                ring.later(buffer, place, jax.random.randint(k, (), 1, remaining + 1))
+                ring.later(buffer, drawn.place, jax.random.randint(k, (), 1, drawn.remaining + 1))
             ],
-            episode=lambda k: buffer.episode_goal[episode],
+            episode=lambda k: buffer.episode_goal[drawn.episode],
             random=_random_source(env, buffer),
             nearby=_nearby_source(env, achieved, horizon),
         )
-        goal = draw_unreached_goal(
-            key_goal, mix, sources, lambda g: env.reached(achieved, g), config.goal_tries
-        )
-        next_achieved = buffer.achieved[after]
-        bound = env.spec.step_bound if config.rule_out else None
-        return Batch(
-            observation=buffer.observation[place],
-            action=buffer.action[place],
-            next_observation=buffer.observation[after],
-            goal=goal,
-            horizon=horizon,
-            reached_before=env.reached(achieved, goal),
-            reached=env.reached(next_achieved, goal),
-            dead=dead,
-            min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
-        )
+
+    def is_reached(drawn: Sample, goal: Array) -> Array:
+        return env.reached(buffer.achieved[drawn.place], goal)
+
+    def relabel(key: Array, drawn: Sample) -> Batch:
+        key_horizon, key_goal = jax.random.split(key)
+        horizon = _sampled_horizon(key_horizon, config, progress)
+        if tries == 1:
+            goal = draw_unreached_goal(
+                key_goal, mix, sources(drawn, horizon), lambda g: is_reached(drawn, g), config.goal_tries
+            )
+        else:
+            # One source for all tries: the mix stays what it is, however rarely one source finds a goal.
+            draw = lambda k, d: draw_goal(key_goal, mix, sources(d, horizon), k)  # noqa: E731
+            goals = jax.vmap(draw)(jax.random.split(key_goal, tries), drawn)
+            first = jnp.argmin(jax.vmap(is_reached)(drawn, goals))
+            drawn, goal = jax.tree.map(lambda x: x[first], (drawn, goals))
+        return _example(buffer, env, config, drawn, goal, horizon)
 
     keys = jax.random.split(key_each, config.batch_size)
-    return jax.vmap(relabel)(keys, *drawn, ring.is_last_dead(buffer, drawn))
+    if tries > 1:
+        drawn = jax.tree.map(lambda x: x.reshape(config.batch_size, tries), drawn)
+    return jax.vmap(relabel)(keys, drawn)
+
+
+def _example(buffer: Buffer, env: Any, config: Config, drawn: Sample, goal: Array, horizon: Array) -> Batch:
+    after = ring.later(buffer, drawn.place, jnp.int32(1))
+    next_achieved = buffer.achieved[after]
+    bound = env.spec.step_bound if config.rule_out else None
+    return Batch(
+        observation=buffer.observation[drawn.place],
+        action=buffer.action[drawn.place],
+        next_observation=buffer.observation[after],
+        goal=goal,
+        horizon=horizon,
+        reached_before=env.reached(buffer.achieved[drawn.place], goal),
+        reached=env.reached(next_achieved, goal),
+        dead=ring.is_last_dead(buffer, drawn),
+        min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
+    )
 
 
 def _sampled_horizon(key: Array, config: Config, progress: Array) -> Array:

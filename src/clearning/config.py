@@ -9,7 +9,7 @@ from clearning.errors import UsageError
 
 AT_LEAST_ONE = ("parallel_envs", "max_horizon", "updates_per_episode", "batch_size", "goal_tries")
 AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_episodes", "action_repeat")
-AT_LEAST_ONE += ("critics", "actor_heads", "actor_delay", "update_chunk")
+AT_LEAST_ONE += ("pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
 
@@ -94,7 +94,7 @@ class Config:
     actor_delay: int = 2
     """Continuous actions: updates of the critics for one of the actor."""
     actor_objective: Literal["logit", "value"] = "logit"
-    """Continuous actions: the actor maximises the critic's output as it is, or the probability it stands for."""
+    """Continuous actions: what the actor maximises, the critic's output as it is or the probability it is."""
     action_penalty: float = 0.0
     """Continuous actions: weight of the squared action in the actor's loss."""
 
@@ -111,6 +111,9 @@ class Config:
     """Share of goals drawn among those that a sampled horizon might reach (appendix F)."""
     goal_tries: int = 2
     """Draws of a goal before a pair whose goal is already reached is left out."""
+    pair_tries: int = 1
+    """When over 1, transition and goal are drawn anew together, up to so many times, while the goal is reached
+    already: where little moves by itself, the transitions that lead somewhere are rare."""
     rule_out: bool = False
     """Set targets to 0 where the environment's distance shows that the goal is too far (appendix F)."""
     skip_ruled_out: bool = False

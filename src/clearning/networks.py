@@ -69,31 +69,43 @@ class Inputs(eqx.Module):
 
 
 class NormalisedInputs(eqx.Module):
-    """Observation and goal by the running mean and deviation of what was collected."""
+    """Observation and goal by the running mean and deviation of what was collected.
+
+    Where the observation shows the achieved goal, the goal's position relative to it is an input too.
+    """
 
     count: Array
     mean: Array
     squares: Array  # sum of squared deviations
+    achieved_at: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, spec: EnvSpec):
-        size = spec.observation_size + spec.goal_size
+        self.achieved_at = spec.achieved_at
+        size = spec.observation_size + spec.goal_size + len(spec.achieved_at)
         self.count, self.mean, self.squares = jnp.zeros(()), jnp.zeros(size), jnp.zeros(size)
 
     def __call__(self, observation: Array, goal: Array) -> Array:
         count, mean, squares = jax.lax.stop_gradient((self.count, self.mean, self.squares))
         deviation = jnp.where(count > 0, jnp.sqrt(squares / jnp.maximum(count, 1.0)), 1.0)
-        x = jnp.concatenate([observation, goal])
+        x = self._together(observation, goal)
         return jnp.clip((x - mean) / jnp.maximum(deviation, SMALLEST_DEVIATION), -CLIP, CLIP)
+
+    def _together(self, observation: Array, goal: Array) -> Array:
+        relative = [goal - observation[..., self.achieved_at]] if self.achieved_at else []
+        return jnp.concatenate([observation, goal, *relative], -1)
 
     def size(self) -> int:
         return self.mean.size
 
     def updated(self, episodes: Episodes) -> "NormalisedInputs":
-        """With new episodes counted in; goals count as achieved and as desired alike."""
+        """With new episodes counted in; what they were after and what they ended in count alike as goals."""
         steps = episodes.observation.shape[1]
         desired = jnp.broadcast_to(episodes.goal[:, None], episodes.achieved.shape)
-        rows = [jnp.concatenate([episodes.observation, g], -1) for g in (episodes.achieved, desired)]
-        x = jnp.stack(rows)  # (2, N, T + 1, inputs)
+        last = jnp.take_along_axis(episodes.achieved, episodes.length[:, None, None], axis=1)
+        hindsight = jnp.broadcast_to(last, episodes.achieved.shape)
+        x = jnp.stack(
+            [self._together(episodes.observation, g) for g in (hindsight, desired)]
+        )  # (2, N, T + 1, inputs)
         weight = jnp.broadcast_to(jnp.arange(steps) <= episodes.length[:, None], x.shape[:-1])[..., None]
         count = weight.sum()
         mean = jnp.where(weight, x, 0.0).sum((0, 1, 2)) / count

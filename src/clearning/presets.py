@@ -82,6 +82,36 @@ def dubins_reachability() -> Config:
     )
 
 
+def cat_and_mouse() -> Config:
+    """Cat and mouse: continuous moves past a risk, where every horizon has its own best way.
+
+    No hindsight, which would look past the times it was caught; goals are drawn near, whatever the episode.
+    Several heads propose moves from hasty to careful, and each episode draws how careful it is.
+    """
+    return Config(
+        env="cat-and-mouse",
+        episodes=4_000,
+        random_episodes=64,
+        parallel_envs=16,
+        epsilon=0.2,
+        noise=0.3,
+        explore_alpha=0.05,
+        max_horizon=24,
+        hidden=(128, 128),
+        actor_heads=8,
+        updates_per_episode=10,
+        target_rate=0.02,
+        goal_future=0.0,
+        goal_episode=0.0,
+        goal_random=0.3,
+        goal_nearby=0.7,
+        rule_out=True,
+        skip_ruled_out=True,
+        evaluate_every=500,
+        checkpoint_every=500,
+    )
+
+
 ROBOT = Config(
     env="FetchReach-v4",
     episodes=0,
@@ -91,12 +121,12 @@ ROBOT = Config(
     epsilon=0.3,
     features="normalised",
     hidden=(256, 256, 256),
-    updates_per_step=1.0,
+    updates_per_step=0.5,
     batch_size=512,
     goal_future=0.8,
     goal_episode=0.2,
     goal_random=0.0,
-    goal_tries=4,
+    pair_tries=16,
     buffer_capacity=1_000_000,
     every_counts="steps",
     evaluate_every=10_000,
@@ -112,7 +142,14 @@ def gymnasium_defaults() -> Config:
 
 def fetch_reach() -> Config:
     """FetchReach: the arm's tip to a point, 4,000 steps."""
-    return replace(ROBOT, env_steps=4_000, random_episodes=8, evaluate_every=500, checkpoint_every=1_000)
+    return replace(
+        ROBOT,
+        env_steps=4_000,
+        random_episodes=8,
+        updates_per_step=1.0,
+        evaluate_every=500,
+        checkpoint_every=1_000,
+    )
 
 
 def fetch_push() -> Config:
@@ -209,6 +246,7 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "mini-maze": mini_maze,
     "dubins-car": dubins_car,
     "dubins-reachability": dubins_reachability,
+    "cat-and-mouse": cat_and_mouse,
     "fetch-reach": fetch_reach,
     "fetch-push": fetch_push,
     "fetch-pick-and-place": fetch_pick_and_place,

@@ -72,6 +72,8 @@ class EnvSpec:
     goal_check: GoalCheck | None = None
     """None when what is reached cannot be stated as data; the learner then trains those pairs with y = 1."""
     step_bound: StepBound | None = None
+    achieved_at: tuple[int, ...] = ()
+    """Which coordinates of an observation are its achieved goal, where they can be found there."""
     action_low: tuple[float, ...] = ()
     """Bounds of a continuous action; empty where actions are numbered, which `action_names` then lists."""
     action_high: tuple[float, ...] = ()
@@ -135,8 +137,9 @@ class Batch(NamedTuple):
 class GoalEnv(Protocol):
     """An environment as pure functions of explicit random keys; all of it must jit and vmap.
 
-    The state is any pytree of arrays; an action is a number, or a vector within the spec's bounds. `dead` must not depend on the goal: a state is dead when nothing
-    can be reached from it any more, not when an episode happens to end there.
+    The state is any pytree of arrays; an action is a number, or a vector within the spec's bounds. `dead`
+    must not depend on the goal: a state is dead when nothing can be reached from it any more, not when an
+    episode happens to end there.
     """
 
     @property
@@ -151,7 +154,7 @@ class GoalEnv(Protocol):
 
 
 class Network(Protocol):
-    """What a learner asks of a network of C where actions are numbered: logits for one observation and one goal.
+    """What a learner asks of a network of C where actions are numbered: logits for one state and goal.
 
     K is the number of horizons that one example backs up: one in the paper's form, all H in ours.
     Horizons are the last axis, so that the maximum over actions runs over contiguous rows.

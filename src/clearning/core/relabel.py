@@ -26,9 +26,13 @@ class GoalSources(NamedTuple):
     nearby: Callable[[Array], Array]
 
 
-def draw_goal(key: Array, mix: GoalMix, sources: GoalSources) -> Array:
-    """One goal from the mix. Only sources with a positive probability are evaluated."""
+def draw_goal(key: Array, mix: GoalMix, sources: GoalSources, goal_key: Array | None = None) -> Array:
+    """One goal from the mix. Only sources with a positive probability are evaluated.
+
+    With a `goal_key` of its own, the goal varies while the source depends on `key` alone.
+    """
     key_source, key_goal = jax.random.split(key)
+    key_goal = key_goal if goal_key is None else goal_key
     named = [(p, source) for p, source in zip(mix, sources, strict=True) if p > 0]
     goal = named[0][1](key_goal)
     if len(named) == 1:

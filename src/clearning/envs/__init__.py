@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from clearning.config import Config
+from clearning.envs.cat_and_mouse import CatAndMouse
 from clearning.envs.dubins_car import DubinsCar
 from clearning.envs.external import ExternalEnv
 from clearning.envs.frozen_lake import FrozenLake
@@ -20,6 +21,7 @@ from clearning.types import GoalEnv
 
 __all__ = [
     "ENVIRONMENTS",
+    "CatAndMouse",
     "DubinsCar",
     "ExternalEnv",
     "FrozenLake",
@@ -29,10 +31,15 @@ __all__ = [
     "make_world",
 ]
 
-ENVIRONMENTS = {"frozen-lake": FrozenLake, "mini-maze": MiniMaze, "dubins-car": DubinsCar}
+ENVIRONMENTS = {
+    "frozen-lake": FrozenLake,
+    "mini-maze": MiniMaze,
+    "dubins-car": DubinsCar,
+    "cat-and-mouse": CatAndMouse,
+}
 
 
-def make(name: str, options: Mapping[str, Any] | None = None) -> FrozenLake | MiniMaze | DubinsCar:
+def make(name: str, options: Mapping[str, Any] | None = None) -> Any:
     """An environment by name, with options by the names of its fields."""
     if name not in ENVIRONMENTS:
         near = difflib.get_close_matches(name, ENVIRONMENTS, n=1)
@@ -67,8 +74,8 @@ def _checked(env: Any) -> Any:
     missing = [name for name in needed if not hasattr(env, name)]
     if missing:
         raise UsageError(
-            f"{type(env).__name__} is not a goal environment: it has no '{missing[0]}' (see clearning.GoalEnv "
-            f"for what one needs, or give a gymnasium.Env)."
+            f"{type(env).__name__} is not a goal environment: it has no '{missing[0]}' "
+            f"(see clearning.GoalEnv for what one needs, or give a gymnasium.Env)."
         )
     return env
 

@@ -13,7 +13,8 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Polygon, Rectangle
 
-from clearning.envs import dubins_car, frozen_lake, mini_maze
+from clearning.envs import cat_and_mouse, dubins_car, frozen_lake, mini_maze
+from clearning.envs.cat_and_mouse import CatAndMouse
 from clearning.envs.dubins_car import DubinsCar
 from clearning.envs.frozen_lake import FrozenLake
 from clearning.envs.mini_maze import MiniMaze
@@ -26,6 +27,8 @@ GRID = "#ded9ce"
 ICE = "#dcebf5"
 ICE_GRID = "#ffffff"
 HOLE = "#1d3f6e"
+CAT = "#3b2f4a"
+DANGER = "#a03060"
 AGENT = "#d9541e"
 GOAL = "#1a8a5f"
 OUTLINE = "#ffffff"
@@ -37,7 +40,7 @@ BORDER = 0.75  # map units of white around the rendered box: room for a car or a
 # The car seen from above, heading along +x: a body with a pointed nose.
 CAR_OUTLINE = np.array([[-0.6, -0.34], [0.22, -0.34], [0.68, 0.0], [0.22, 0.34], [-0.6, 0.34]])
 # Radii of disc and star: on the many cells of the maze they may reach a little over their own.
-DISC = {FrozenLake: 0.3, MiniMaze: 0.5}
+DISC = {FrozenLake: 0.3, MiniMaze: 0.5, CatAndMouse: 0.22}
 STAR = {FrozenLake: 0.46, MiniMaze: 0.85}
 
 
@@ -61,6 +64,10 @@ def draw_map(ax: Axes, env: Any) -> None:
                 wall = Rectangle((x_low, y_low), x_high - x_low, y_high - y_low, color=WALL, lw=0, zorder=2)
                 ax.add_patch(wall)
         _frame(ax, env)
+    elif isinstance(env, CatAndMouse):
+        _floor(ax, env, FLOOR)
+        _cat(ax)
+        _frame(ax, env)
     else:
         raise _no_picture(env)
     x_low, y_low, x_high, y_high = extent(env)
@@ -77,7 +84,7 @@ def draw_state(ax: Axes, env: Any, state: Any, color: str = AGENT, alpha: float 
         turned = CAR_OUTLINE @ np.array([[cos, sin], [-sin, cos]]) + (x, y)
         # A car at the edge of the box reaches beyond it; cut off, its heading would be lost.
         ax.add_patch(Polygon(turned, closed=True, joinstyle="round", clip_on=False, **style))
-    elif isinstance(env, FrozenLake | MiniMaze):
+    elif isinstance(env, FrozenLake | MiniMaze | CatAndMouse):
         ax.add_patch(Circle((values[0], values[1]), DISC[type(env)], clip_on=False, **style))
     else:
         raise _no_picture(env)
@@ -94,6 +101,10 @@ def draw_goal(ax: Axes, env: Any, goal: Any, color: str = GOAL, alpha: float = 1
         ax.add_patch(Rectangle(corner, side, side, color=color, lw=0, **{**style, "alpha": 0.3 * alpha}))
         ax.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=color, lw=1.4, **style))
         ax.add_patch(Circle((x, y), 0.1, color=color, lw=0, **style))
+    elif isinstance(env, CatAndMouse):
+        radius = cat_and_mouse.NEAR.radius
+        ax.add_patch(Circle((x, y), radius, color=color, lw=0, **{**style, "alpha": 0.3 * alpha}))
+        ax.add_patch(Circle((x, y), radius, fill=False, edgecolor=color, lw=1.4, **style))
     elif isinstance(env, FrozenLake | MiniMaze):
         star = np.array([x, y]) + _star(STAR[type(env)])
         ax.add_patch(Polygon(star, closed=True, facecolor=color, edgecolor=OUTLINE, linewidth=0.8, **style))
@@ -105,7 +116,7 @@ def render_rgb(env: Any, state: Any, goal: Any) -> np.ndarray:
     """An image of the map with agent and goal, uint8 (height, width, 3)."""
     x_low, y_low, x_high, y_high = extent(env)
     width, height = x_high - x_low, y_high - y_low
-    border = BORDER if isinstance(env, DubinsCar) else 0.02 * max(width, height)
+    border = BORDER if isinstance(env, DubinsCar | CatAndMouse) else 0.02 * max(width, height)
     scale = PIXELS / DPI / (max(width, height) + 2 * border)
     figure = Figure(((width + 2 * border) * scale, (height + 2 * border) * scale), dpi=DPI, facecolor="white")
     canvas = FigureCanvasAgg(figure)  # no pyplot: its global state does not belong in an environment
@@ -122,6 +133,8 @@ def extent(env: Any) -> tuple[float, float, float, float]:
     """The map's x_low, y_low, x_high, y_high; cells reach half a unit around their coordinates."""
     if isinstance(env, DubinsCar):
         return 0.0, 0.0, dubins_car.SIZE, dubins_car.SIZE
+    if isinstance(env, CatAndMouse):
+        return 0.0, 0.0, cat_and_mouse.SIZE, cat_and_mouse.SIZE
     if isinstance(env, FrozenLake | MiniMaze):
         width, height = env.spec.observation_high
         return -0.5, -0.5, width + 0.5, height + 0.5
@@ -156,6 +169,18 @@ def _grid_lines(ax: Axes, env: Any, color: str, linewidth: float, zorder: float)
     ax.add_collection(LineCollection(upright + level, colors=color, linewidths=linewidth, zorder=zorder))
 
 
+def _cat(ax: Axes) -> None:
+    """The risk around the cat as shades, and the cat itself: a disc with two ears."""
+    x, y = cat_and_mouse.CAT
+    for share in (0.02, 0.1, 0.3, 0.6):  # of the largest risk
+        radius = cat_and_mouse.REACH * np.sqrt(-2 * np.log(share))
+        ax.add_patch(Circle((x, y), radius, color=DANGER, lw=0, alpha=0.12, zorder=0.5))
+    ears = [[(-0.34, 0.1), (-0.3, 0.56), (-0.04, 0.3)], [(0.34, 0.1), (0.3, 0.56), (0.04, 0.3)]]
+    for ear in ears:
+        ax.add_patch(Polygon(np.array(ear) + (x, y), closed=True, color=CAT, lw=0, zorder=2))
+    ax.add_patch(Circle((x, y), 0.36, color=CAT, lw=0, zorder=2))
+
+
 def _doorways() -> np.ndarray:
     between = np.zeros_like(mini_maze.FREE)
     between[11:13, :] = between[:, 11:13] = True
@@ -170,5 +195,5 @@ def _star(radius: float) -> np.ndarray:
 
 
 def _no_picture(env: Any) -> UsageError:
-    known = "FrozenLake, MiniMaze and DubinsCar"
+    known = "FrozenLake, MiniMaze, DubinsCar and CatAndMouse"
     return UsageError(f"There is no picture of {type(env).__name__}: only {known} can be drawn.")

@@ -315,6 +315,7 @@ def spec_of(env: gymnasium.Env[Any, Any], name: str, max_episode_steps: int, act
     if not limit:
         raise UsageError(f"{name} does not say how long an episode is: set max_episode_steps.")
     box: Any = env.observation_space
+    found = [env.reset(seed=i)[0] for i in range(4)]
     bound = lambda x: tuple(np.clip(np.asarray(x, float), -LARGEST, LARGEST).tolist())  # noqa: E731
     action = env.action_space
     discrete = isinstance(action, spaces.Discrete)
@@ -326,9 +327,18 @@ def spec_of(env: gymnasium.Env[Any, Any], name: str, max_episode_steps: int, act
         goal_high=bound(box["desired_goal"].high),
         action_names=tuple(str(i) for i in range(int(action.n))) if discrete else (),
         max_episode_steps=-(-limit // action_repeat),
+        achieved_at=find_achieved(found),
         action_low=() if discrete else bound(action.low),  # pyright: ignore[reportAttributeAccessIssue]
         action_high=() if discrete else bound(action.high),  # pyright: ignore[reportAttributeAccessIssue]
     )
+
+
+def find_achieved(seen: list[dict[str, np.ndarray]]) -> tuple[int, ...]:
+    """The coordinates of the observation that repeat the achieved goal in all of some samples; () if none do."""
+    observation = np.stack([s["observation"] for s in seen])
+    achieved = np.stack([s["achieved_goal"] for s in seen])
+    same = (observation[:, :, None] == achieved[:, None, :]).all(0)  # (observation, goal)
+    return tuple(int(i) for i in same.argmax(0)) if same.any(0).all() else ()
 
 
 def _name_of(env: gymnasium.Env[Any, Any]) -> str:

@@ -17,6 +17,7 @@ IDS = {
     "clearning/FrozenLake-v0": "frozen-lake",
     "clearning/MiniMaze-v0": "mini-maze",
     "clearning/DubinsCar-v0": "dubins-car",
+    "clearning/CatAndMouse-v0": "cat-and-mouse",
 }
 ROUNDING = 1e-4  # states and goals this little out of bounds are moved back in
 GOAL_DRAWS = 5  # a goal reached at the start makes an empty episode, so it is drawn again
@@ -51,7 +52,9 @@ class GymnasiumGoalEnv(gymnasium.Env[Any, Any]):
                 "desired_goal": _box(spec.goal_low, spec.goal_high),
             }
         )
-        self.action_space = spaces.Discrete(spec.num_actions)
+        self.action_space = (
+            _box(spec.action_low, spec.action_high) if spec.continuous else spaces.Discrete(spec.num_actions)
+        )
         self.key: Array | None = None
         self.state: Any = None
         self.goal: np.ndarray | None = None
@@ -82,14 +85,18 @@ class GymnasiumGoalEnv(gymnasium.Env[Any, Any]):
         return self._report(self._look(self.state, self.goal))
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Take an action, given by its number."""
+        """Take an action, given by its number or, where continuous, as a vector."""
         if self.key is None:
             raise UsageError("There is no episode to step in: call reset() first.")
         if not self.action_space.contains(action):
+            spec = self.functional.spec
             raise UsageError(
-                f"There is no action {action!r}: choose one of 0..{self.functional.spec.num_actions - 1}."
+                f"{action!r} is no action: give a float32 vector within {spec.action_low}..{spec.action_high}."
+                if spec.continuous
+                else f"There is no action {action!r}: choose one of 0..{spec.num_actions - 1}."
             )
-        self.state, seen = self._step(self.key, np.int32(self.steps), self.state, np.int32(action), self.goal)
+        chosen = np.asarray(action, self.functional.spec.action_dtype)
+        self.state, seen = self._step(self.key, np.int32(self.steps), self.state, chosen, self.goal)
         self.steps += 1
         observation, info = self._report(seen)
         success = info["is_success"]

@@ -1,0 +1,145 @@
+"""Cat and mouse: the shorter the way past the sleeping cat, the likelier it wakes (figure 1a, made a world)."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import ndimage
+
+from clearning.envs.testset import TestSet
+from clearning.types import EnvSpec, GoalCheck, StepBound
+
+SIZE = 10.0
+CAT = (5.0, 5.0)
+START = (1.0, 5.0)
+GOAL = (9.0, 5.0)
+STEP = 1.0  # the longest move
+RISK = 0.3  # probability per step of being caught on top of the cat
+REACH = 1.5  # the risk falls with the distance from the cat as a Gaussian of this width
+NEAR = GoalCheck(coordinates=(0, 1), norm="l2", radius=0.5)
+GRID = 201  # points along a side on which the exact C* is computed
+DIRECTIONS = 96  # moves that it tries
+
+
+@dataclass(frozen=True)
+class CatAndMouse:
+    """State (x, y, caught). An action is a move in the plane, in units of the longest; the box stops it.
+
+    After each move the mouse is caught with a probability that rises smoothly near the cat, and a caught mouse
+    stays where it is. Training starts and goals lie anywhere; the test is to get from one side of the cat to
+    the other.
+    """
+
+    random_starts: bool = True
+    max_episode_steps: int = 30
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(
+            name="cat-and-mouse",
+            observation_low=(0.0, 0.0),
+            observation_high=(SIZE, SIZE),
+            goal_low=(0.0, 0.0),
+            goal_high=(SIZE, SIZE),
+            action_names=(),
+            max_episode_steps=self.max_episode_steps,
+            goal_check=NEAR,
+            step_bound=StepBound("l2", per_step=STEP, slack=NEAR.radius),
+            achieved_at=(0, 1),
+            action_low=(-1.0, -1.0),
+            action_high=(1.0, 1.0),
+        )
+
+    def initial_state(self, key: Array) -> Array:
+        position = jax.random.uniform(key, (2,), maxval=SIZE) if self.random_starts else jnp.array(START)
+        return jnp.append(position, 0.0)
+
+    def sample_goal(self, key: Array) -> Array:
+        return jax.random.uniform(key, (2,), maxval=SIZE)
+
+    def sample_goal_within(self, key: Array, achieved: Array, distance: Array) -> Array:
+        """A point of the box within a distance along each axis."""
+        reach = distance + NEAR.radius
+        low, high = jnp.maximum(achieved - reach, 0.0), jnp.minimum(achieved + reach, SIZE)
+        return jax.random.uniform(key, (2,), minval=low, maxval=high)
+
+    def step(self, key: Array, state: Array, action: Array) -> Array:
+        position, caught = state[:2], state[2] > 0.5
+        moved = jnp.clip(position + STEP * within_disc(action), 0.0, SIZE)
+        moved = jnp.where(caught, position, moved)
+        caught = caught | (jax.random.uniform(key) < risk(moved))
+        return jnp.append(moved, caught.astype(state.dtype))
+
+    def observe(self, state: Array) -> Array:
+        return state[:2]
+
+    def achieved_goal(self, state: Array) -> Array:
+        return state[:2]
+
+    def is_dead(self, state: Array) -> Array:
+        return state[2] > 0.5
+
+    def reached(self, achieved: Array, goal: Array) -> Array:
+        return NEAR.reached(achieved, goal)
+
+    def refuse(self, state: np.ndarray) -> str | None:
+        """Why a state cannot be a start, or None."""
+        x, y, caught = (float(v) for v in state)
+        margin = 1.01e-4
+        if not (-margin <= x <= SIZE + margin and -margin <= y <= SIZE + margin):
+            return f"position ({x:g}, {y:g}) is outside the box: x and y must be in 0..{SIZE:g}"
+        if caught not in (0.0, 1.0):
+            return f"caught is {caught:g}: it must be 0 or 1"
+        return None
+
+    def test_set(self) -> TestSet:
+        """Past the cat, many times over: what happens is random."""
+        state = np.array([[*START, 0.0]], np.float32)
+        return TestSet(state, np.array([GOAL], np.float32), ("past the cat",), repeats=1000)
+
+
+def within_disc(action: Array) -> Array:
+    """An action of a length of at most 1, in the same direction."""
+    length = jnp.sqrt((action**2).sum(-1, keepdims=True) + 1e-12)
+    return action / jnp.maximum(length, 1.0)
+
+
+def risk(position: Array) -> Array:
+    """The probability of being caught at a point."""
+    square = ((position - jnp.array(CAT)) ** 2).sum(-1)
+    return RISK * jnp.exp(-square / (2 * REACH**2))
+
+
+@lru_cache(maxsize=4)
+def exact_values(goal: tuple[float, float], horizons: int) -> np.ndarray:
+    """max_a C*(s, a, g, h) on a grid of states, [h, x, y] with h from 0: what no policy can exceed.
+
+    Dynamic programming on a fine grid with values interpolated between its points, over full moves in many
+    directions: a shorter move is never better but next to the goal, where a full one arrives as well.
+    """
+    axis = np.linspace(0.0, SIZE, GRID)
+    points = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)  # (x, y, 2)
+    reached = np.asarray(NEAR.reached(points, np.array(goal)), float)
+    angle = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
+    moves = STEP * np.stack([np.cos(angle), np.sin(angle)], -1)
+    safe = 1.0 - np.asarray(risk(points), float)
+    values = [reached]
+    for _ in range(horizons):
+        # A caught mouse in the goal's circle has reached it; elsewhere it never will.
+        worth = np.maximum(reached, safe * values[-1])
+        best = np.zeros_like(worth)
+        for move in moves:
+            after = np.clip(points + move, 0.0, SIZE) * (GRID - 1) / SIZE
+            best = np.maximum(best, ndimage.map_coordinates(worth, after.transpose(2, 0, 1), order=1))
+        values.append(np.maximum(reached, best))
+    return np.stack(values)
+
+
+def exact_success(start: tuple[float, float], goal: tuple[float, float], horizons: int) -> np.ndarray:
+    """max_a C*(start, a, g, h) for h = 1..H."""
+    values = exact_values(goal, horizons)
+    at = np.array(start)[:, None] * (GRID - 1) / SIZE
+    return np.array([ndimage.map_coordinates(v, at, order=1)[0] for v in values[1:]])
