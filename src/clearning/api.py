@@ -34,7 +34,7 @@ def train(
 
     preset: a preset's name or a whole Config; without either, the default settings (those for Gymnasium
         environments where `env` is one).
-    env: a Gymnasium id or environment, or your own in JAX (see `clearning.GoalEnv`); without it, the config's.
+    env: a Gymnasium id or environment, or your own in JAX (see `clearning.GoalEnv`); else the config's.
     preset_name: what to call a Config in the run folder, where it started from a preset.
     out: a run folder to write metrics, checkpoints and the agent to; without it, nothing is written.
     network: a function (spec, config, key) -> network, for your own (see `clearning.Network`).

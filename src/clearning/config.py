@@ -112,8 +112,8 @@ class Config:
     goal_tries: int = 2
     """Draws of a goal before a pair whose goal is already reached is left out."""
     pair_tries: int = 1
-    """When over 1, transition and goal are drawn anew together, up to so many times, while the goal is reached
-    already: where little moves by itself, the transitions that lead somewhere are rare."""
+    """When over 1, transition and goal are drawn anew together, up to so many times, while the goal is
+    reached already: where little moves by itself, the transitions that lead somewhere are rare."""
     rule_out: bool = False
     """Set targets to 0 where the environment's distance shows that the goal is too far (appendix F)."""
     skip_ruled_out: bool = False

@@ -53,5 +53,5 @@ def averaged_target(network: Any, target: Any, updates: Array, config: Config) -
         share: Any = (updates % config.target_period == 0).astype(jnp.float32)
     else:
         share = config.target_rate
-    weights = (eqx.filter(n, eqx.is_inexact_array) for n in (network, target))
-    return eqx.combine(optax.incremental_update(*weights, share), target)
+    new, old = (eqx.filter(n, eqx.is_inexact_array) for n in (network, target))
+    return eqx.combine(optax.incremental_update(new, old, share), target)

@@ -55,17 +55,13 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Any:
 
 def make_world(config: Config, env: Any = None) -> Any:
     """The environment that a config names, or a user's own, ready to be trained on."""
-    external = {
-        "max_episode_steps": config.max_episode_steps,
-        "action_repeat": config.action_repeat,
-        "processes": config.processes,
-    }
+    limits = (config.max_episode_steps, config.action_repeat, config.processes)
     if isinstance(env, gymnasium.Env):
-        return ExternalEnv(env, **external)
+        return ExternalEnv(env, None, *limits)
     if env is not None:
         return _checked(env)
     if config.env not in ENVIRONMENTS and re.search(r"[:/]|-v\d+$", config.env):
-        return ExternalEnv(config.env, config.env_options, **external)
+        return ExternalEnv(config.env, config.env_options, *limits)
     return make(config.env, config.env_options)
 
 

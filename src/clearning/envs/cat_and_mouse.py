@@ -1,4 +1,4 @@
-"""Cat and mouse: the shorter the way past the sleeping cat, the likelier it wakes (figure 1a, made a world)."""
+"""Cat and mouse: the shorter the way past a sleeping cat, the likelier it wakes (figure 1a as a world)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,9 +28,9 @@ DIRECTIONS = 96  # moves that it tries
 class CatAndMouse:
     """State (x, y, caught). An action is a move in the plane, in units of the longest; the box stops it.
 
-    After each move the mouse is caught with a probability that rises smoothly near the cat, and a caught mouse
-    stays where it is. Training starts and goals lie anywhere; the test is to get from one side of the cat to
-    the other.
+    After each move the mouse is caught with a probability that rises smoothly near the cat, and a caught
+    mouse stays where it is. Training starts and goals lie anywhere; the test is to get from one side of the
+    cat to the other.
     """
 
     random_starts: bool = True
@@ -125,7 +125,7 @@ def exact_values(goal: tuple[float, float], horizons: int) -> np.ndarray:
     reached = np.asarray(NEAR.reached(points, np.array(goal)), float)
     angle = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
     moves = STEP * np.stack([np.cos(angle), np.sin(angle)], -1)
-    safe = 1.0 - np.asarray(risk(points), float)
+    safe = 1.0 - np.asarray(risk(jnp.asarray(points)), float)
     values = [reached]
     for _ in range(horizons):
         # A caught mouse in the goal's circle has reached it; elsewhere it never will.

@@ -177,7 +177,7 @@ def _cat(ax: Axes) -> None:
         ax.add_patch(Circle((x, y), radius, color=DANGER, lw=0, alpha=0.12, zorder=0.5))
     ears = [[(-0.34, 0.1), (-0.3, 0.56), (-0.04, 0.3)], [(0.34, 0.1), (0.3, 0.56), (0.04, 0.3)]]
     for ear in ears:
-        ax.add_patch(Polygon(np.array(ear) + (x, y), closed=True, color=CAT, lw=0, zorder=2))
+        ax.add_patch(Polygon(np.add(ear, (x, y)), closed=True, color=CAT, lw=0, zorder=2))
     ax.add_patch(Circle((x, y), 0.36, color=CAT, lw=0, zorder=2))
 
 

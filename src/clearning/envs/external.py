@@ -34,8 +34,8 @@ class EnvironmentFailed(ClearningError):
 class ExternalEnv:
     """A Gymnasium environment with goals, by its id or as an object.
 
-    By its id it is opened as often as needed, in processes of their own. An object is stepped in this process,
-    one episode at a time.
+    By its id it is opened as often as needed, in processes of their own. An object is stepped in this
+    process, one episode at a time.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class RemoteGroup:
             stdin=subprocess.DEVNULL,
         )
         there.close()
-        self.connection: Connection = here
+        self.connection: Connection = here  # pyright: ignore[reportAttributeAccessIssue]
         self.ready = False
 
     def send(self, request: list[Any]) -> None:
@@ -241,7 +241,7 @@ def open_by_name(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, An
     except gymnasium.error.UnregisteredEnv as error:
         raise UsageError(
             f"There is no environment '{name}': {str(error).rstrip('.')}. Fetch, Hand and PointMaze need "
-            f"`pip install clearning[robotics]`; one of your own goes by module:Id, as in my_package:Robot-v0."
+            f"`pip install clearning[robotics]`; your own goes by module:Id, as in my_package:Robot-v0."
         ) from error
     except (ImportError, gymnasium.error.Error) as error:
         raise UsageError(f"{name} could not be opened: {error}") from error
@@ -334,7 +334,7 @@ def spec_of(env: gymnasium.Env[Any, Any], name: str, max_episode_steps: int, act
 
 
 def find_achieved(seen: list[dict[str, np.ndarray]]) -> tuple[int, ...]:
-    """The coordinates of the observation that repeat the achieved goal in all of some samples; () if none do."""
+    """The coordinates of the observation that repeat the achieved goal in all samples; () if none do."""
     observation = np.stack([s["observation"] for s in seen])
     achieved = np.stack([s["achieved_goal"] for s in seen])
     same = (observation[:, :, None] == achieved[:, None, :]).all(0)  # (observation, goal)

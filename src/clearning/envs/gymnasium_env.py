@@ -91,7 +91,7 @@ class GymnasiumGoalEnv(gymnasium.Env[Any, Any]):
         if not self.action_space.contains(action):
             spec = self.functional.spec
             raise UsageError(
-                f"{action!r} is no action: give a float32 vector within {spec.action_low}..{spec.action_high}."
+                f"{action!r} is no action: give float32 numbers in {spec.action_low}..{spec.action_high}."
                 if spec.continuous
                 else f"There is no action {action!r}: choose one of 0..{spec.num_actions - 1}."
             )

@@ -59,10 +59,11 @@ class EnvGroup:
         return _rows([self._step(self.envs[i], a) for i, a in zip(which, actions, strict=True)])
 
     def _step(self, env: gymnasium.Env[Any, Any], action: np.ndarray) -> tuple[Any, bool, bool, Any]:
-        for _ in range(self.action_repeat):
-            observation, _, terminated, truncated, info = env.step(action)
+        observation, _, terminated, truncated, info = env.step(action)
+        for _ in range(self.action_repeat - 1):
             if terminated or truncated:
                 break
+            observation, _, terminated, truncated, info = env.step(action)
         return observation, bool(terminated), bool(truncated), info
 
     def close(self) -> None:
