@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from clearning.agents.discrete import Learner
+from clearning.agents.discrete import start
 from clearning.buffer import init
 from clearning.envs import FrozenLake, make
 from clearning.evaluate import c_error, counted_c, learned_c, over_seeds
@@ -124,9 +124,7 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
             pair = evaluate_pair(str(folder.path), Dial(horizon=h), (1, 0), (1, 6), 10_000, 0)
             found[f"fixed_{h}"], found[f"exact_{h}"] = pair["success"], pair["exact"]
         network = build_network(env.spec, config, _key())
-        learner, buffer, _ = folder.load_checkpoint(
-            Learner.start(network), init(env.spec, config.buffer_capacity)
-        )
+        learner, buffer, _ = folder.load_checkpoint(start(network), init(env.spec, config.buffer_capacity))
         acting = learner.target if config.act_with == "average" else learner.network
         found["c_error"] = c_error(learned_c(acting, env), env)
         found["counted_c_error"] = c_error(counted_c(env, buffer, config.max_horizon), env)

@@ -27,7 +27,8 @@ from rich.table import Table
 
 from clearning import buffer as ring
 from clearning.agent import Agent
-from clearning.agents.discrete import Learner
+from clearning.agents.discrete import start
+from clearning.agents.learner import Learner
 from clearning.config import Config
 from clearning.engine import build_engine
 from clearning.envs import DubinsCar, FrozenLake, MiniMaze, make
@@ -88,7 +89,7 @@ def prepared(config: Config) -> tuple[Any, Any, Learner, ring.Buffer]:
     """An environment, its engine, a learner and a buffer with some episodes in it."""
     env = make(config.env, config.env_options)
     engine = build_engine(env, config)
-    learner = Learner.start(build_network(env.spec, config, jax.random.key(0)))
+    learner = start(build_network(env.spec, config, jax.random.key(0)))
     buffer = ring.init(env.spec, config.buffer_capacity)
     for i in range(20):
         buffer, _ = engine.collect(learner, buffer, jax.random.key(i), jnp.float32(1.0))

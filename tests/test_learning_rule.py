@@ -12,14 +12,15 @@ import pytest
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from clearning.agents.discrete import Learner, example_loss, example_target, update
+from clearning.agents.discrete import example_loss, example_target, start, update
+from clearning.agents.learner import Learner
 from clearning.config import Config
 from clearning.core.recursions import C_RULE, Rule, exact
 from clearning.core.tabular import FiniteMDP, optimal_a, optimal_c
 from clearning.networks import build_network
 from clearning.types import Batch, EnvSpec
 
-A_RULE = Rule(exact, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, goal_is_terminal=False)
+A_RULE = Rule(exact, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, at_goal=None)
 
 
 class Table(eqx.Module):
@@ -113,7 +114,7 @@ def train(network, batch: Batch, rule: Rule, config: Config, mask_reached: bool,
         return update(learner, batch, rule, config, rate, mask_reached)
 
     rates = 0.3 * jnp.linspace(1, 0, updates) ** 2
-    return jax.jit(lambda x: jax.lax.scan(body, x, rates))(Learner.start(network))
+    return jax.jit(lambda x: jax.lax.scan(body, x, rates))(start(network))
 
 
 def start_table(mdp: FiniteMDP, horizons: int, seed: int = 0) -> Array:
@@ -328,7 +329,7 @@ def test_masked_pairs_leave_the_network_as_it_is():
     batch = jax.tree.map(lambda v: jnp.stack([v, v]), one)
     table = Table(table_at_next(ONLINE))
     step = jax.jit(lambda x: update(x, batch, C_RULE, AVERAGED, jnp.float32(0.1), True))
-    learner, metrics = step(Learner.start(table))
+    learner, metrics = step(start(table))
     np.testing.assert_array_equal(learner.network.logits, table.logits)
     assert float(metrics["loss"]) == 0.0
 
@@ -336,7 +337,7 @@ def test_masked_pairs_leave_the_network_as_it_is():
 def repeated_updates(config: Config, count: int) -> list[Learner]:
     batch = jax.tree.map(lambda v: v[None], example())
     step = jax.jit(lambda x: update(x, batch, C_RULE, config, jnp.float32(0.1), True)[0])
-    learners = [Learner.start(Table(table_at_next(ONLINE)))]
+    learners = [start(Table(table_at_next(ONLINE)))]
     for _ in range(count):
         learners.append(step(learners[-1]))
     return learners

@@ -98,7 +98,7 @@ def test_c_rule_at_extreme_logits():
 
 def test_c_rule_is_the_cumulative_one():
     assert C_RULE.target is cumulative
-    assert C_RULE.goal_is_terminal
+    assert C_RULE.at_goal == 1.0
 
 
 # Appendix B. s' is one of several outcomes; each gives a target y, and the true target is their mean.

@@ -18,7 +18,7 @@ from clearning.core.horizons import minimum_horizon
 from clearning.errors import ClearningError, UsageError
 from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
 from clearning.networks import build_network
-from clearning.rollout import Dial, dial_policy
+from clearning.rollout import Dial, dial_policy, own_dial
 from clearning.types import EnvSpec
 
 NetworkBuilder = Callable[[EnvSpec, Config, Array], Any]
@@ -59,8 +59,8 @@ class Agent:
             actions = _act_at(self.network, s, g, self._horizons(horizon, lead), self.spec)
         else:
             alpha = self.config.alpha if alpha is None else check_alpha(alpha)
-            vote, skip = self.config.vote, self.config.skip_ruled_out
-            actions = _act_alpha(self.network, s, g, jnp.float32(alpha), self.spec, vote, skip)
+            dial = own_dial(self.config)._replace(alpha=jnp.float32(alpha))
+            actions = _act_alpha(self.network, s, g, self.spec, dial, self.config.skip_ruled_out)
         if self.spec.continuous:
             return np.asarray(self.spec.in_bounds(actions)).reshape(*lead, -1)
         return _shaped(actions, lead, int)
@@ -69,12 +69,14 @@ class Agent:
         """max_a C(s, a, g, h): how surely the goal can be reached in at most `horizon` steps."""
         s, g, lead = self._pairs(obs, goal)
         horizons = self._horizons(horizon, lead)
+        self._require_probabilities()
         best = _best(self.network, s, g, self.spec)
         return _shaped(jnp.take_along_axis(best, horizons[:, None] - 1, axis=1)[:, 0], lead, float)
 
     def reach_curve(self, obs: ArrayLike, goal: ArrayLike) -> np.ndarray:
         """The reach probability for every horizon 1..H, on a last axis."""
         s, g, lead = self._pairs(obs, goal)
+        self._require_probabilities()
         return np.asarray(_best(self.network, s, g, self.spec)).reshape(*lead, self.max_horizon)
 
     def min_horizon(self, obs: ArrayLike, goal: ArrayLike, probability: float = 0.9) -> Any:
@@ -111,6 +113,10 @@ class Agent:
         build = partial(network or build_network, spec, config)
         like = eqx.filter_eval_shape(build, jax.random.key(0))
         return cls(fill(like, arrays, "", path), spec, config, bool(record.get("custom_network")))
+
+    def _require_probabilities(self) -> None:
+        if self.config.method != "c-learning":
+            raise UsageError(f"An agent trained by {self.config.method} acts but knows no probabilities.")
 
     def _pairs(self, obs: ArrayLike, goal: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
         """Observations and goals broadcast against each other and flattened, and their leading shape."""
@@ -177,9 +183,7 @@ def _act_at(network: Any, observation: Array, goal: Array, horizon: Array, spec:
 
 
 @eqx.filter_jit
-def _act_alpha(
-    network: Any, observation: Array, goal: Array, alpha: Array, spec: EnvSpec, vote: int, skip: bool
-) -> Array:
-    policy = dial_policy(network, spec, Dial(alpha, vote=vote), skip_ruled_out=skip)
+def _act_alpha(network: Any, observation: Array, goal: Array, spec: EnvSpec, dial: Dial, skip: bool) -> Array:
+    policy = dial_policy(network, spec, dial, skip_ruled_out=skip)
     key = jax.random.key(0)  # not used: nothing is explored
     return jax.vmap(lambda s, g: policy(key, s, g, jnp.int32(0)))(observation, goal)

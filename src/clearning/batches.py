@@ -10,7 +10,7 @@ from jax import Array
 from clearning import buffer as ring
 from clearning.buffer import Buffer, Sample
 from clearning.config import Config
-from clearning.core.horizons import sample_horizon
+from clearning.core.horizons import episode_horizon, horizon_left, sample_horizon
 from clearning.core.relabel import GoalMix, GoalSources, draw_goal, draw_unreached_goal
 from clearning.types import Batch
 
@@ -39,6 +39,8 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
     def relabel(key: Array, drawn: Sample) -> Batch:
         key_horizon, key_goal = jax.random.split(key)
         horizon = _sampled_horizon(key_horizon, config, progress)
+        if config.method == "naive-q":
+            horizon = _episode_horizon_left(buffer, config, drawn)
         if tries == 1:
             goal = draw_unreached_goal(
                 key_goal, mix, sources(drawn, horizon), lambda g: is_reached(drawn, g), config.goal_tries
@@ -71,13 +73,26 @@ def _example(buffer: Buffer, env: Any, config: Config, drawn: Sample, goal: Arra
         reached=env.reached(next_achieved, goal),
         dead=ring.is_last_dead(buffer, drawn),
         min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
+        distance=_scaled_distance(config, next_achieved, goal) if config.method == "tdm" else jnp.zeros(()),
     )
+
+
+def _scaled_distance(config: Config, achieved: Array, goal: Array) -> Array:
+    scale = jnp.array(config.goal_scale) if config.goal_scale else 1.0
+    return jnp.sqrt((((achieved - goal) * scale) ** 2).sum())
 
 
 def _sampled_horizon(key: Array, config: Config, progress: Array) -> Array:
     # Where every horizon is backed up, a horizon is drawn only to choose a goal: uniformly.
     kappa = 0.0 if config.form == "all-horizons" else config.kappa
     return sample_horizon(key, config.max_horizon, kappa, progress)
+
+
+def _episode_horizon_left(buffer: Buffer, config: Config, drawn: Sample) -> Array:
+    """The horizon that the transition's own episode was given, less the steps it had taken."""
+    iteration = buffer.episode[drawn.place] // config.parallel_envs
+    step = (drawn.place - buffer.episode_start[drawn.episode]) % buffer.episode.size
+    return horizon_left(episode_horizon(iteration, config.max_horizon), step).astype(jnp.int32)
 
 
 def _random_source(env: Any, buffer: Buffer) -> Callable[[Array], Array]:

@@ -53,7 +53,14 @@ class Config:
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
 
-    # The network.
+    # What is learned, and by which network.
+    method: Literal["c-learning", "td3", "tdm", "naive-q"] = "c-learning"
+    """C-learning, or a peer: Q with hindsight and no horizon (td3), temporal difference models, or naive
+    horizon-aware Q, whose horizon is drawn once per episode and learned by the squared loss."""
+    discount: float = 0.98
+    """Discount of the methods without a horizon."""
+    goal_scale: tuple[float, ...] = ()
+    """Factors of the goal's coordinates in the distance that tdm learns by; empty for 1 each."""
     form: Literal["all-horizons", "sampled-horizon"] = "all-horizons"
     """All horizons as outputs (ours), or one sampled horizon as an input (the paper's)."""
     max_horizon: int = 50
@@ -141,6 +148,10 @@ class Config:
         _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
+        _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
+        no_horizon, one_each = self.method == "td3", self.method == "naive-q"
+        _require(not no_horizon or self.max_horizon == 1, "td3 needs max_horizon 1", self.max_horizon)
+        _require(not one_each or self.form == "sampled-horizon", "naive-q needs the other form", self.form)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
         _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
         for name in AT_LEAST_ONE:

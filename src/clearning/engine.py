@@ -15,10 +15,19 @@ from clearning.agents.learner import Learner
 from clearning.batches import sample_batch
 from clearning.buffer import Buffer
 from clearning.config import Config
-from clearning.core.recursions import C_RULE
+from clearning.core.horizons import episode_horizon
+from clearning.core.recursions import rule_for
 from clearning.envs.external import ExternalEnv
 from clearning.networks import with_statistics
-from clearning.rollout import Dial, batched_policy, collect, collect_external, dial_policy, training_starts
+from clearning.rollout import (
+    Dial,
+    batched_policy,
+    collect,
+    collect_external,
+    dial_policy,
+    own_dial,
+    training_starts,
+)
 from clearning.types import Batch, Episodes, Metrics
 
 
@@ -35,6 +44,7 @@ def build_engine(env: Any, config: Config) -> Engine:
     """Compile an environment and a config into the two programs."""
     mask_reached = env.spec.goal_check is not None
     update = learner_kind(env.spec).update
+    rule = rule_for(config.method, config.discount)
     chunk = (
         config.update_chunk if config.updates_per_step else config.updates_per_episode * config.parallel_envs
     )
@@ -44,7 +54,7 @@ def build_engine(env: Any, config: Config) -> Engine:
         weights, rest = eqx.partition(learner, eqx.is_array)
 
         def body(weights: Any, batch: Batch) -> tuple[Any, Metrics]:
-            now, metrics = update(eqx.combine(weights, rest), batch, C_RULE, config, rate, mask_reached)
+            now, metrics = update(eqx.combine(weights, rest), batch, rule, config, rate, mask_reached)
             return eqx.filter(now, eqx.is_array), metrics
 
         # All batches are drawn at once: many small draws would cost more than the updates of a small network.
@@ -65,6 +75,14 @@ def build_engine(env: Any, config: Config) -> Engine:
     return Engine(collector(env, config), eqx.filter_jit(update_many), eqx.filter_jit(observe), chunk)
 
 
+def collecting_dial(config: Config, buffer: Buffer) -> Dial:
+    """The dial of the next episodes."""
+    if config.method != "naive-q":
+        return own_dial(config)
+    iteration = buffer.episodes_used // config.parallel_envs
+    return own_dial(config)._replace(horizon=episode_horizon(iteration, config.max_horizon))
+
+
 def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:
     """Collect episodes of a functional environment, all inside one program."""
     spec = env.spec
@@ -74,8 +92,9 @@ def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer
     ) -> tuple[Buffer, Episodes]:
         key_start, key_act, key_alpha = jax.random.split(key, 3)
         low = config.explore_alpha
-        alpha = jax.random.uniform(key_alpha, minval=low, maxval=1.0) if low else config.alpha
-        dial = Dial(alpha, vote=config.vote)
+        dial = collecting_dial(config, buffer)
+        if low:
+            dial = dial._replace(alpha=jax.random.uniform(key_alpha, minval=low, maxval=1.0))
         state, goal = training_starts(env, key_start, config.parallel_envs)
         policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out, config.noise)
         episodes = collect(
@@ -96,7 +115,7 @@ def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[
         learner: Learner, buffer: Buffer, key: Array, epsilon: Array
     ) -> tuple[Buffer, Episodes]:
         key_start, key_act = jax.random.split(key)
-        dial = Dial(config.alpha, vote=config.vote)
+        dial = collecting_dial(config, buffer)
         policy = batched_policy(learner.network, env.spec, config, dial, key_act, epsilon, config.noise)
         episodes = collect_external(
             env, policy, np.asarray(draw_seeds(key_start)), env.spec.max_episode_steps

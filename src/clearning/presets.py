@@ -162,6 +162,119 @@ def fetch_pick_and_place() -> Config:
     return replace(ROBOT, env="FetchPickAndPlace-v4")
 
 
+def fetch_slide() -> Config:
+    """FetchSlide: a puck hit so that it slides to a point out of reach, 500,000 steps."""
+    return replace(ROBOT, env="FetchSlide-v4", env_steps=500_000)
+
+
+def hand_reach() -> Config:
+    """HandReach: the five fingertips to their places, 500,000 steps."""
+    return replace(ROBOT, env="HandReach-v3", env_steps=500_000)
+
+
+def hand_manipulate_pen_full() -> Config:
+    """HandManipulatePenFull: a pen turned in the hand to a position and rotation, 1,000,000 steps."""
+    return replace(
+        ROBOT,
+        env="HandManipulatePenFull-v1",
+        env_steps=1_000_000,
+        updates_per_step=0.25,
+        goal_scale=(10.0, 10.0, 10.0, 1.0, 1.0, 1.0, 1.0),
+        evaluate_every=50_000,
+        checkpoint_every=50_000,
+    )
+
+
+def point_maze_umaze() -> Config:
+    """PointMaze, the small U: a ball pushed to a point; each action is taken six times."""
+    return replace(
+        ROBOT,
+        env="PointMaze_UMaze-v3",
+        env_options={"continuing_task": False},
+        action_repeat=6,
+        env_steps=300_000,
+        updates_per_step=0.1,
+        evaluate_every=30_000,
+        checkpoint_every=30_000,
+    )
+
+
+def point_maze_medium() -> Config:
+    """PointMaze, medium: as the small one, each action taken twelve times."""
+    return replace(
+        point_maze_umaze(),
+        env="PointMaze_Medium-v3",
+        action_repeat=12,
+        env_steps=1_000_000,
+        evaluate_every=100_000,
+        checkpoint_every=100_000,
+    )
+
+
+def as_td3(config: Config) -> Config:
+    """TD3 with hindsight on the same environment: no horizon, rewards −1 and 0, discount 0.98."""
+    return replace(config, method="td3", max_horizon=1)
+
+
+def as_tdm(config: Config) -> Config:
+    """Temporal difference models on the same environment, in the dense setting of their paper."""
+    return replace(config, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0)
+
+
+def as_naive_q(config: Config) -> Config:
+    """Naive horizon-aware Q: a horizon drawn once per episode, counted down, learned by the squared loss."""
+    return replace(config, method="naive-q", form="sampled-horizon")
+
+
+def as_uniform_h(config: Config) -> Config:
+    """The paper's form of C-learning with horizons drawn uniformly."""
+    return replace(config, form="sampled-horizon", kappa=0.0)
+
+
+PAPER_ROBOT = replace(
+    ROBOT,
+    form="sampled-horizon",
+    env_steps=0,
+    random_episodes=16,
+    noise=0.3,
+    hidden=(600, 600, 600),
+    layer_norm=False,
+    batch_size=256,
+    learning_rate=1e-4,
+    learning_rate_decay="constant",
+    updates_per_step=0.0,
+    target_rate=0.05,
+    act_with="network",
+    actor_objective="value",
+    choose="episode",
+    pair_tries=1,
+    goal_tries=1,
+    every_counts="episodes",
+    evaluate_every=500,
+    checkpoint_every=500,
+)
+"""What the paper's two robots share (appendix F)."""
+
+
+def paper_fetch_pick_and_place() -> Config:
+    """The paper's FetchPickAndPlace (appendix F.4): 40,000 episodes, 600×3 networks, 64 updates per episode.
+
+    Deviations, numbered as in docs/presets.md: (1) horizons by p(h) ∝ h^(−κ(1−n/N)); (3) random episodes on
+    top; (4) episode goals uniform; (7) episodes end at success; (9) 20 % of the goals are what the episode was
+    after; (15) episodes chosen uniformly; (16) 600×3 networks on normalised inputs; (17) noise 0.3 and random
+    actions with probability 0.3; (18) targets averaged at every update; (19) eight episodes at a time.
+    """
+    return replace(PAPER_ROBOT, env="FetchPickAndPlace-v4", episodes=40_016, updates_per_episode=64)
+
+
+def paper_hand_manipulate_pen_full() -> Config:
+    """The paper's HandManipulatePenFull (appendix F.5): 60,000 episodes, 80 updates per episode.
+
+    Deviations as for FetchPickAndPlace, and (20) 61 observations instead of 63.
+    """
+    return replace(PAPER_ROBOT, env="HandManipulatePenFull-v1", episodes=60_016, updates_per_episode=80)
+
+
 PAPER = Config(
     form="sampled-horizon",
     layer_norm=False,
@@ -250,14 +363,34 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "fetch-reach": fetch_reach,
     "fetch-push": fetch_push,
     "fetch-pick-and-place": fetch_pick_and_place,
+    "fetch-slide": fetch_slide,
+    "hand-reach": hand_reach,
+    "hand-manipulate-pen-full": hand_manipulate_pen_full,
+    "point-maze-umaze": point_maze_umaze,
+    "point-maze-medium": point_maze_medium,
     "paper/frozen-lake": paper_frozen_lake,
     "paper/mini-maze": paper_mini_maze,
     "paper/dubins-car": paper_dubins_car,
+    "paper/fetch-pick-and-place": paper_fetch_pick_and_place,
+    "paper/hand-manipulate-pen-full": paper_hand_manipulate_pen_full,
 }
+PEERS: dict[str, Callable[[Config], Config]] = {
+    "td3": as_td3,
+    "tdm": as_tdm,
+    "naive-q": as_naive_q,
+    "uniform-h": as_uniform_h,
+}
+"""Methods that the paper compares with; `td3/fetch-push` is the preset fetch-push trained by td3."""
 
 
 def preset(name: str) -> Config:
     """A preset's config by name; an unknown name is answered with the nearest known one."""
+    peer, _, rest = name.partition("/")
+    if peer in PEERS:
+        config = preset(rest)
+        if not config.env.endswith(tuple(f"-v{i}" for i in range(10))) and config.env != "cat-and-mouse":
+            raise UsageError(f"{peer} is for continuous actions, which '{rest}' does not have.")
+        return PEERS[peer](config)
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.5)
         hint = f"Did you mean '{near[0]}'?" if near else "See `clearning presets` for all."

@@ -16,7 +16,7 @@ from clearning.envs import FrozenLake, MiniMaze, make, make_world
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
 from clearning.evaluate import evaluate, over_seeds, run_episodes
-from clearning.rollout import Dial
+from clearning.rollout import Dial, own_dial
 from clearning.runs import RunFolder, run_folders
 
 
@@ -156,7 +156,10 @@ def _best_action(env: Any, values: np.ndarray, reached: bool) -> dict[str, Any]:
 
 def _complete(dial: Dial | None, agent: Agent) -> Dial:
     """The dial that was asked for, or the run's own, with the run's voting."""
-    return (dial or Dial(agent.config.alpha))._replace(vote=0 if dial and dial.horizon else agent.config.vote)
+    own = own_dial(agent.config)
+    if dial is None:
+        return own
+    return dial._replace(method=own.method, vote=0 if dial.horizon else own.vote)
 
 
 def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Any, dict[str, Any]]:

@@ -16,6 +16,7 @@ from jax import Array
 
 from clearning.config import Config
 from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
+from clearning.core.recursions import rule_for
 from clearning.envs.external import ExternalEnv
 from clearning.types import EnvSpec, Episodes, GoalEnv
 
@@ -31,9 +32,16 @@ class Dial(NamedTuple):
     """
 
     alpha: Any = 0.9
-    horizon: int = 0
+    horizon: Any = 0
     receding: bool = False
     vote: int = 0
+    method: str = "c-learning"
+
+
+def own_dial(config: Config) -> Dial:
+    """How a config's agent acts unless told otherwise; a temporal difference model counts down from H."""
+    horizon = config.max_horizon if config.method == "tdm" else 0
+    return Dial(config.alpha, horizon, vote=config.vote, method=config.method)
 
 
 def dial_policy(
@@ -45,9 +53,10 @@ def dial_policy(
     noise: float = 0.0,
 ) -> Policy:
     """Greedy in C at the dial's horizon, with a random action now and then; with noise where continuous."""
+    link = rule_for(dial.method, 0.5).link  # no link depends on the discount
 
     def act(key: Array, observation: Array, goal: Array, step: Array) -> Array:
-        values = jax.nn.sigmoid(network.curve(observation, goal))  # (actions or proposals, H)
+        values = link(network.curve(observation, goal))  # (actions or proposals, H)
         horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
         greedy = voted_action(values, horizon, dial.vote)
         key_coin, key_action = jax.random.split(key)
@@ -73,9 +82,11 @@ def batched_policy(
 ) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
     """A dial's policy for many observations at a time, to be called from outside JAX."""
     weights, rest = eqx.partition(network, eqx.is_array)
-    dial = dial._replace(alpha=float(dial.alpha))
-    act = _compiled_policy(_Static(rest), spec, dial, config.skip_ruled_out, noise)
-    return lambda s, g, t: np.asarray(act(weights, key, epsilon, s, g, t))
+    fixed = isinstance(dial.horizon, int)  # a horizon that varies from call to call must not recompile
+    static = dial._replace(alpha=0.0, horizon=dial.horizon if fixed else -1)
+    act = _compiled_policy(_Static(rest), spec, static, config.skip_ruled_out, noise)
+    varying = (jnp.float32(dial.alpha), jnp.int32(dial.horizon))
+    return lambda s, g, t: np.asarray(act(weights, key, epsilon, s, g, t, varying))
 
 
 class _Static(NamedTuple):
@@ -93,8 +104,10 @@ class _Static(NamedTuple):
 @lru_cache(maxsize=32)
 def _compiled_policy(static: _Static, spec: EnvSpec, dial: Dial, skip: bool, noise: float) -> Callable:
     @jax.jit
-    def act(weights: Any, key: Array, epsilon: Any, s: Array, g: Array, t: Array) -> Array:
-        policy = dial_policy(eqx.combine(weights, static.rest), spec, dial, epsilon, skip, noise)
+    def act(weights: Any, key: Array, epsilon: Any, s: Array, g: Array, t: Array, varying: Any) -> Array:
+        alpha, horizon = varying
+        now = dial._replace(alpha=alpha, horizon=horizon if dial.horizon else 0)
+        policy = dial_policy(eqx.combine(weights, static.rest), spec, now, epsilon, skip, noise)
         keys = jax.random.split(jax.random.fold_in(key, t), s.shape[0])
         return jax.vmap(policy, in_axes=(0, 0, 0, None))(keys, s, g, t)
 
@@ -111,7 +124,7 @@ def dial_horizon(
     skip_ruled_out: bool,
 ) -> Array:
     """The horizon that a dial picks, given C for every horizon and action."""
-    if dial.horizon:
+    if not isinstance(dial.horizon, int) or dial.horizon:
         return jnp.asarray(dial.horizon if dial.receding else horizon_left(dial.horizon, step))
     ruled_out: Any = 0
     if skip_ruled_out and spec.step_bound and spec.goal_check:

@@ -24,7 +24,7 @@ from clearning.envs.external import EnvironmentFailed
 from clearning.errors import ClearningError, UsageError
 from clearning.evaluate import evaluate
 from clearning.networks import build_network
-from clearning.rollout import Dial
+from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
 from clearning.types import Metrics
 
@@ -206,7 +206,7 @@ class Training:
             agent.network,
             self.env,
             self.config,
-            Dial(self.config.alpha, vote=self.config.vote),
+            own_dial(self.config),
             optimum=False,
         ).summary()
         count.seconds += time.perf_counter() - began

@@ -132,6 +132,7 @@ class Batch(NamedTuple):
     reached: Array  # G(s', g)
     dead: Array  # s' is absorbing
     min_steps: Array  # no fewer steps lead from s' to g; 0 where nothing is known
+    distance: Array  # from s' to g, for the methods that learn by it; 0 otherwise
 
 
 class GoalEnv(Protocol):

@@ -26,19 +26,20 @@ class Learner(eqx.Module):
 
 def target_from(rule: Rule, horizon: Array, next_value: Array, x: Batch) -> Array:
     """The rule's targets of one example, (K,), from the greedy values at s' with one step less."""
-    reached = x.reached.astype(next_value.dtype)
-    next_value = jnp.where(horizon == 1, reached, next_value)
-    next_value = rule_out(next_value, horizon, x.min_steps)
-    return jax.lax.stop_gradient(rule.target(reached, x.dead, next_value))
+    at_end = rule.at_end(x).astype(next_value.dtype)
+    if rule.counts_down:
+        next_value = jnp.where(horizon == 1, at_end, next_value)
+        next_value = rule_out(next_value, horizon, x.min_steps)
+    return jax.lax.stop_gradient(rule.target(at_end, x.dead, next_value))
 
 
 def masked_loss(rule: Rule, output: Array, target: Array, mask_reached: bool, x: Batch) -> Array:
     """Mean loss over the horizons; where s reaches g already, C is 1: left out, or trained to be 1."""
-    if not rule.goal_is_terminal:
+    if rule.at_goal is None:
         return rule.loss(output, target).mean()
     if mask_reached:
         return jnp.where(x.reached_before, 0.0, rule.loss(output, target).mean())
-    return rule.loss(output, jnp.where(x.reached_before, 1.0, target)).mean()
+    return rule.loss(output, jnp.where(x.reached_before, rule.at_goal, target)).mean()
 
 
 def descend(module: Any, gradient: Any, optimiser: Any, rate: Array) -> tuple[Any, Any]:

@@ -24,6 +24,11 @@ def sample_horizon(key: Array, horizons: int, kappa: Any, progress: Any) -> Arra
     return 1 + (jax.random.uniform(key) >= passed[:-1]).sum()
 
 
+def episode_horizon(iteration: Any, horizons: int) -> Array:
+    """The horizon that naive horizon-aware Q gives to the episodes of an iteration, uniform in 1..H."""
+    return jax.random.randint(jax.random.fold_in(jax.random.key(0), iteration), (), 1, horizons + 1)
+
+
 def smallest_safe_horizon(best: Array, alpha: Any, min_steps: Any = 0) -> Array:
     """h_α: the smallest h whose value is at least α times the largest over all h (section 3.2).
 

@@ -2,7 +2,7 @@
 
 A rule turns what is known of the next state s' into a target for (s, a, g, h). Its arguments are
 
-- `reached`: G(s', g), 0 or 1;
+- `reached`: G(s', g), 0 or 1 (or what a rule puts in its place, see `Rule.at_end`);
 - `dead`: whether s' is absorbing, 0 or 1;
 - `next_value`: the greedy value at s' with one step less. With no step left this is G(s', g) itself.
 
@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from clearning.types import Batch
+
 Target = Callable[[Any, Any, Any], Any]
 
 
@@ -27,8 +29,12 @@ class Rule(NamedTuple):
     target: Target
     link: Callable[[Array], Array]
     loss: Callable[[Array, Array], Array]
-    goal_is_terminal: bool
-    """Whether the value at a state that reaches the goal is known (1) and needs no learning."""
+    at_goal: float | None
+    """The value at a state that reaches the goal, where it is known and needs no learning."""
+    at_end: Callable[[Batch], Array] = lambda x: x.reached
+    """What counts when no step is left: whether s' reaches g, unless a method says otherwise."""
+    counts_down: bool = True
+    """Whether values depend on the steps left; without, every target looks ahead."""
 
 
 def cumulative(reached: Any, dead: Any, next_value: Any) -> Any:
@@ -59,7 +65,36 @@ def q_value(gamma: Any) -> Target:
     return target
 
 
-C_RULE = Rule(cumulative, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, goal_is_terminal=True)
+def steps_to_go(gamma: Any) -> Target:
+    """Q of hindsight replay: each step costs 1 until the goal is reached, and being dead costs for ever."""
+
+    def target(reached: Any, dead: Any, next_value: Any) -> Any:
+        worst = -1 / (1 - gamma)
+        left = (1 - dead) * jnp.clip(next_value, worst, 0.0) + dead * worst
+        return (1 - reached) * (gamma * left - 1)
+
+    return target
+
+
+def _same(output: Array) -> Array:
+    return output
+
+
+C_RULE = Rule(cumulative, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, at_goal=1.0)
+NAIVE_RULE = Rule(cumulative, _same, optax.squared_error, at_goal=1.0)
+"""Naive horizon-aware Q (appendix F): the same values by the squared loss."""
+TDM_RULE = Rule(exact, _same, optax.squared_error, at_goal=None, at_end=lambda x: -x.distance)
+"""Temporal difference models: minus the distance from the goal after exactly h steps."""
+
+
+def cost_rule(gamma: float) -> Rule:
+    """Q-learning with hindsight, rewards −1 and 0."""
+    return Rule(steps_to_go(gamma), _same, optax.squared_error, at_goal=0.0, counts_down=False)
+
+
+def rule_for(method: str, discount: float) -> Rule:
+    """The rule of a method by its name in a config."""
+    return {"c-learning": C_RULE, "naive-q": NAIVE_RULE, "tdm": TDM_RULE, "td3": cost_rule(discount)}[method]
 
 
 def rule_out(next_value: Any, horizon: Any, min_steps: Any) -> Any:
