@@ -121,8 +121,7 @@ ROBOT = Config(
     epsilon=0.3,
     features="normalised",
     hidden=(256, 256, 256),
-    updates_per_step=0.5,
-    batch_size=512,
+    updates_per_step=1.0,
     goal_future=0.8,
     goal_episode=0.2,
     goal_random=0.0,
@@ -260,8 +259,8 @@ def paper_fetch_pick_and_place() -> Config:
     """The paper's FetchPickAndPlace (appendix F.4): 40,000 episodes, 600×3 networks, 64 updates per episode.
 
     Deviations, numbered as in docs/presets.md: (1) horizons by p(h) ∝ h^(−κ(1−n/N)); (3) random episodes on
-    top; (4) episode goals uniform; (7) episodes end at success; (9) 20 % of the goals are what the episode was
-    after; (15) episodes chosen uniformly; (16) 600×3 networks on normalised inputs; (17) noise 0.3 and random
+    top; (4) episode goals uniform; (7) episodes end at success; (9) 20 % of the goals are what the episode
+    was after; (15) episodes chosen uniformly; (16) 600×3 networks on normalised inputs; (17) noise 0.3 and random
     actions with probability 0.3; (18) targets averaged at every update; (19) eight episodes at a time.
     """
     return replace(PAPER_ROBOT, env="FetchPickAndPlace-v4", episodes=40_016, updates_per_episode=64)
@@ -387,10 +386,7 @@ def preset(name: str) -> Config:
     """A preset's config by name; an unknown name is answered with the nearest known one."""
     peer, _, rest = name.partition("/")
     if peer in PEERS:
-        config = preset(rest)
-        if not config.env.endswith(tuple(f"-v{i}" for i in range(10))) and config.env != "cat-and-mouse":
-            raise UsageError(f"{peer} is for continuous actions, which '{rest}' does not have.")
-        return PEERS[peer](config)
+        return PEERS[peer](preset(rest))
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.5)
         hint = f"Did you mean '{near[0]}'?" if near else "See `clearning presets` for all."
