@@ -99,6 +99,7 @@ def cat_and_mouse() -> Config:
         max_horizon=24,
         hidden=(128, 128),
         actor_heads=8,
+        actor_objective="value",
         updates_per_episode=10,
         target_rate=0.02,
         goal_future=0.0,
@@ -141,14 +142,7 @@ def gymnasium_defaults() -> Config:
 
 def fetch_reach() -> Config:
     """FetchReach: the arm's tip to a point, 4,000 steps."""
-    return replace(
-        ROBOT,
-        env_steps=4_000,
-        random_episodes=8,
-        updates_per_step=1.0,
-        evaluate_every=500,
-        checkpoint_every=1_000,
-    )
+    return replace(ROBOT, env_steps=4_000, random_episodes=8, evaluate_every=500, checkpoint_every=1_000)
 
 
 def fetch_push() -> Config:
@@ -233,6 +227,7 @@ def as_uniform_h(config: Config) -> Config:
 PAPER_ROBOT = replace(
     ROBOT,
     form="sampled-horizon",
+    episodes=40_016,
     env_steps=0,
     random_episodes=16,
     noise=0.3,
@@ -260,10 +255,10 @@ def paper_fetch_pick_and_place() -> Config:
 
     Deviations, numbered as in docs/presets.md: (1) horizons by p(h) ∝ h^(−κ(1−n/N)); (3) random episodes on
     top; (4) episode goals uniform; (7) episodes end at success; (9) 20 % of the goals are what the episode
-    was after; (15) episodes chosen uniformly; (16) 600×3 networks on normalised inputs; (17) noise 0.3 and random
-    actions with probability 0.3; (18) targets averaged at every update; (19) eight episodes at a time.
+    was after; (15) episodes chosen uniformly; (16) 600×3 networks on normalised inputs; (17) noise 0.3 and
+    random actions with probability 0.3; (18) targets averaged at every update; (19) eight episodes at a time.
     """
-    return replace(PAPER_ROBOT, env="FetchPickAndPlace-v4", episodes=40_016, updates_per_episode=64)
+    return replace(PAPER_ROBOT, env="FetchPickAndPlace-v4", updates_per_episode=64)
 
 
 def paper_hand_manipulate_pen_full() -> Config:
