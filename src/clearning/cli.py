@@ -221,7 +221,7 @@ def _dispatch(argv: list[str]) -> None:
 
 
 def _dispatch_train(rest: list[str]) -> None:
-    from clearning.presets import PRESETS, preset
+    from clearning.presets import PRESETS, describe_preset, preset
 
     if not rest or rest[0] in ("-h", "--help"):
         print("usage: clearning train PRESET [--seed N | --seeds 0-4] [--out DIR] [--SETTING VALUE ...]\n")
@@ -240,7 +240,7 @@ def _dispatch_train(rest: list[str]) -> None:
         args=rest[1:],
         default=TrainArgs(config=default),
         prog=f"clearning train {name}",
-        description=f"{inspect.getdoc(TrainArgs)}\n\nThis preset: {inspect.getdoc(PRESETS[name])}",
+        description=f"{inspect.getdoc(TrainArgs)}\n\nThis preset: {describe_preset(name)}",
     )
     _train(name, args)
 

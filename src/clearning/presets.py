@@ -1,6 +1,7 @@
 """One preset per experiment; the docstring of each says where its numbers come from and what deviates."""
 
 import difflib
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -206,7 +207,7 @@ def point_maze_medium() -> Config:
 
 def as_td3(config: Config) -> Config:
     """TD3 with hindsight on the same environment: no horizon, rewards −1 and 0, discount 0.98."""
-    return replace(config, method="td3", max_horizon=1)
+    return replace(config, method="td3", max_horizon=1, actor_heads=1)
 
 
 def as_tdm(config: Config) -> Config:
@@ -387,3 +388,11 @@ def preset(name: str) -> Config:
         hint = f"Did you mean '{near[0]}'?" if near else "See `clearning presets` for all."
         raise UsageError(f"There is no preset '{name}'. {hint}")
     return PRESETS[name]()
+
+
+def describe_preset(name: str) -> str:
+    """What a preset says of itself."""
+    peer, _, rest = name.partition("/")
+    if peer in PEERS:
+        return f"{inspect.getdoc(PEERS[peer])}\n\nThe environment's preset: {describe_preset(rest)}"
+    return inspect.getdoc(PRESETS[name]) or ""
