@@ -104,6 +104,7 @@ def every_example(mdp: FiniteMDP, horizons: int) -> Batch:
         reached=jnp.asarray(mdp.reached[after, g]),
         dead=jnp.asarray(mdp.dead[after]),
         min_steps=jnp.zeros(len(rows)),
+        distance=jnp.zeros(len(rows)),
     )
 
 
@@ -210,6 +211,7 @@ def example(**changes) -> Batch:
         reached=jnp.bool_(False),
         dead=jnp.bool_(False),
         min_steps=jnp.float32(0),
+        distance=jnp.float32(0),
     )
     return plain._replace(**changes)
 
@@ -394,6 +396,7 @@ def test_gradient_against_finite_differences(form, reached_before, mask_reached)
             reached=jnp.bool_(False),
             dead=jnp.bool_(False),
             min_steps=jnp.float64(1.0),
+            distance=jnp.float64(0.0),
         )
 
         def loss(flat):
