@@ -95,7 +95,7 @@ def test_model_by_hand():
 
 
 def test_new_ring_is_empty():
-    buffer = ring.init(SPEC, PLACES)
+    buffer = ring.init(SPEC, PLACES, ENTRIES)
     assert buffer.observation.shape == (PLACES, 2)
     assert buffer.achieved.shape == (PLACES, 1)
     assert buffer.episode_start.shape == (ENTRIES,)
@@ -105,7 +105,7 @@ def test_new_ring_is_empty():
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_one_transition(choice):
-    buffer, lengths = fill(ring.init(SPEC, PLACES), [[1]])
+    buffer, lengths = fill(ring.init(SPEC, PLACES, ENTRIES), [[1]])
     assert drawn_transitions(0, buffer, lengths, choice).tolist() == [[0, 0]] * DRAWS
 
 
@@ -121,7 +121,7 @@ def test_one_transition(choice):
     ],
 )
 def test_which_episodes_are_held(batches, held):
-    buffer, lengths = fill(ring.init(SPEC, PLACES), batches)
+    buffer, lengths = fill(ring.init(SPEC, PLACES, ENTRIES), batches)
     assert still_held(lengths, PLACES, ENTRIES) == held
     assert int(buffer.first_episode) == held[0]
     assert int(buffer.episodes_used) == len(lengths)
@@ -137,7 +137,7 @@ lengths_of_a_batch = st.lists(st.integers(1, STEPS), min_size=1, max_size=3)
 @given(st.lists(lengths_of_a_batch, min_size=1, max_size=12))
 def test_ring_against_a_plain_list(batches):
     """After every addition the ring holds what the model holds, and draws all of that and nothing else."""
-    buffer, lengths = ring.init(SPEC, PLACES), []
+    buffer, lengths = ring.init(SPEC, PLACES, ENTRIES), []
     for batch in batches:
         buffer = add(buffer, episodes(len(lengths), batch))
         lengths += batch
@@ -153,8 +153,8 @@ def test_ring_against_a_plain_list(batches):
 
 
 def test_one_at_a_time_is_the_same_as_a_batch():
-    together, lengths = fill(ring.init(SPEC, PLACES), [[2, 5, 1], [6, 3, 4]])
-    apart, _ = fill(ring.init(SPEC, PLACES), [[n] for n in lengths])
+    together, lengths = fill(ring.init(SPEC, PLACES, ENTRIES), [[2, 5, 1], [6, 3, 4]])
+    apart, _ = fill(ring.init(SPEC, PLACES, ENTRIES), [[n] for n in lengths])
     held = transitions_of(still_held(lengths, PLACES, ENTRIES), lengths)
     for name in ("places_used", "transitions_used", "episodes_used", "first_episode", "first_transition"):
         assert int(getattr(together, name)) == int(getattr(apart, name))
@@ -165,7 +165,7 @@ def test_one_at_a_time_is_the_same_as_a_batch():
 
 
 def test_padding_is_never_written():
-    buffer, _ = fill(ring.init(SPEC, PLACES), [[1, 6, 2], [3, 1, 1], [2, 2, 2]])
+    buffer, _ = fill(ring.init(SPEC, PLACES, ENTRIES), [[1, 6, 2], [3, 1, 1], [2, 2, 2]])
     for array in (buffer.observation, buffer.achieved):
         assert int((array == PADDING).sum()) == 0
 
@@ -178,7 +178,7 @@ ROUND = [[6, 6], [6, 6], [6, 1], [5, 2], [3, 4]]
 
 def counts(batches: list[list[int]], choice: str) -> tuple[np.ndarray, np.ndarray]:
     """Draws of each transition (held episode, step), and the lengths of the held episodes."""
-    buffer, lengths = fill(ring.init(SPEC, PLACES), batches)
+    buffer, lengths = fill(ring.init(SPEC, PLACES, ENTRIES), batches)
     held = still_held(lengths, PLACES, ENTRIES)
     drawn = drawn_transitions(4, buffer, lengths, choice)
     table = np.zeros((len(held), STEPS), int)
@@ -214,7 +214,7 @@ def test_recent_episodes_drawn_linearly_more_often(batches):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_same_key_same_draw(choice):
-    buffer, _ = fill(ring.init(SPEC, PLACES), FRESH)
+    buffer, _ = fill(ring.init(SPEC, PLACES, ENTRIES), FRESH)
     drawn = [sample(jax.random.key(k), buffer, DRAWS, choice) for k in (5, 5, 6)]
     first, again, other = (np.asarray(d.place) for d in drawn)
     np.testing.assert_array_equal(first, again)
@@ -222,5 +222,5 @@ def test_same_key_same_draw(choice):
 
 
 def test_later_goes_round_the_end():
-    buffer = ring.init(SPEC, PLACES)
+    buffer = ring.init(SPEC, PLACES, ENTRIES)
     assert ring.later(buffer, jnp.array([0, 22, 23]), jnp.array([3, 2, 1])).tolist() == [3, 0, 0]

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from clearning.cli import main
-from clearning.presets import PRESETS
+from clearning.presets import PEERS, PRESETS
 from clearning.runs import METRICS
 
+ROBOTS = {"fetch", "hand", "point"}
+TINY_ROBOT = ["--hidden", "8", "--batch-size", "8", "--updates-per-episode", "1", "--episodes", "4"]
+TINY_ROBOT += ["--random-episodes", "2", "--parallel-envs", "2", "--test-episodes", "2", "--processes", "1"]
+TINY_ROBOT += ["--max-episode-steps", "24", "--buffer-capacity", "1000"]
 TINY = ["--hidden", "8", "--updates-per-episode", "2", "--episodes", "17", "--random-episodes", "15"]
 
 
@@ -32,11 +36,23 @@ def lake_runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_runs_two_iterations(name, tmp_path, capsys):
-    code, _, _ = run(capsys, "train", name, "--out", str(tmp_path / "run"), *TINY)
-    assert code == 0
+    robot = name.removeprefix("paper/").partition("-")[0] in ROBOTS
+    if robot:
+        pytest.importorskip("gymnasium_robotics")
+    code, _, error = run(
+        capsys, "train", name, "--out", str(tmp_path / "run"), *(TINY_ROBOT if robot else TINY)
+    )
+    assert code == 0, error
     names = {p.name for p in (tmp_path / "run").iterdir()}
     expected = {"config.json", "versions.json", "metrics.csv", "checkpoint.safetensors", "agent.safetensors"}
     assert expected <= names
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_every_peer_trains_on_numbered_and_on_continuous_actions(peer, tmp_path, capsys):
+    for name in ("cat-and-mouse", "mini-maze"):
+        code, _, error = run(capsys, "train", f"{peer}/{name}", "--out", str(tmp_path / name), *TINY)
+        assert code == 0, error
 
 
 def test_seeds_make_one_folder_each(lake_runs):

@@ -42,9 +42,9 @@ class Sample(NamedTuple):
     remaining: Array  # steps from s to the episode's last state, at least 1
 
 
-def init(spec: EnvSpec, capacity: int) -> Buffer:
-    """An empty ring for `capacity` states. It holds an eighth as many episodes, the newest ones."""
-    episodes = max(capacity // 8, 2)
+def init(spec: EnvSpec, capacity: int, episodes: int = 0) -> Buffer:
+    """An empty ring for `capacity` states; it holds an eighth as many episodes, the newest, unless told."""
+    episodes = episodes or max(capacity // 8, 2)
     return Buffer(
         observation=jnp.zeros((capacity, spec.observation_size)),
         achieved=jnp.zeros((capacity, spec.goal_size)),
