@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from robots import robot_rows
 
 from clearning import buffer as ring
 from clearning.agent import Agent
@@ -216,12 +217,13 @@ def act_latency() -> list[dict[str, Any]]:
 
 def main() -> None:
     rows = updates_against_products() + updates_against_torch() + environment_steps() + act_latency()
+    rows += robot_rows(side_by_side)
     table = Table(
         "what", "against", "ratio", "wanted", "note", title="speed; above 1 is faster than the baseline"
     )
     for row in rows:
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
-        wanted = f">= {row['wanted']}" if "wanted" in row else ""
+        wanted = f">= {row['wanted']}" if row.get("wanted") else ""
         table.add_row(row["what"], row["against"], ratio, wanted, row.get("note", ""))
     Console(width=130).print(table)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
