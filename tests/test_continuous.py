@@ -256,7 +256,8 @@ def test_steps_to_go_by_hand(reached, dead, after, expected):
 def test_no_horizon_always_looks_ahead():
     target = Stub(jnp.full((2, 1, 1), -2.0))
     assert float(example_target(cost_rule(0.5), target, example())[0]) == pytest.approx(-2.0)
-    assert float(example_target(cost_rule(0.5), Stub(target.outputs / 2), example())[0]) == pytest.approx(
+    half = Stub(target.outputs / 2)
+    assert float(example_target(cost_rule(0.5), half, example())[0]) == pytest.approx(-1.5)
         -1.5
     )
 
