@@ -258,8 +258,6 @@ def test_no_horizon_always_looks_ahead():
     assert float(example_target(cost_rule(0.5), target, example())[0]) == pytest.approx(-2.0)
     half = Stub(target.outputs / 2)
     assert float(example_target(cost_rule(0.5), half, example())[0]) == pytest.approx(-1.5)
-        -1.5
-    )
 
 
 def test_distance_rule_ends_in_the_distance():
