@@ -38,8 +38,6 @@ class Config:
     """The dial: the smallest horizon with this share of the best probability."""
     vote: int = 0
     """Horizons on either side of the dial's that vote on the action; 0 for that horizon alone."""
-    explore_alpha: float = 0.0
-    """When positive, each episode draws its dial between this and 1: quick and safe ways are both seen."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
 
@@ -106,7 +104,6 @@ class Config:
         _require(all(0 <= p <= 1 for p in shares), "goal shares must lie in 0..1", shares)
         _require(abs(sum(shares) - 1) < 1e-6, "the four goal shares must sum to 1", sum(shares))
         _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
-        _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)

@@ -33,10 +33,8 @@ def build_engine(env: Any, config: Config) -> Engine:
     def collect_episodes(
         learner: Learner, buffer: Buffer, key: Array, epsilon: Array
     ) -> tuple[Buffer, Episodes]:
-        key_start, key_act, key_alpha = jax.random.split(key, 3)
-        low = config.explore_alpha
-        alpha = jax.random.uniform(key_alpha, minval=low, maxval=1.0) if low else config.alpha
-        dial = Dial(alpha, vote=config.vote)
+        key_start, key_act = jax.random.split(key)
+        dial = Dial(config.alpha, vote=config.vote)
         state, goal = training_starts(env, key_start, config.parallel_envs)
         policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out)
         episodes = collect(
