@@ -8,7 +8,7 @@ from typing import Any, Literal
 from clearning.errors import UsageError
 
 AT_LEAST_ONE = ("episodes", "parallel_envs", "max_horizon", "updates_per_episode", "batch_size")
-AT_LEAST_ONE += ("goal_tries", "buffer_capacity", "evaluate_every", "checkpoint_every")
+AT_LEAST_ONE += ("goal_tries", "goal_candidates", "buffer_capacity", "evaluate_every", "checkpoint_every")
 NOT_NEGATIVE = ("vote", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 
 
@@ -40,6 +40,8 @@ class Config:
     """Horizons on either side of the dial's that vote on the action; 0 for that horizon alone."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
+    goal_candidates: int = 1
+    """Goals drawn when an episode needs one; it goes after the one that was reached least often so far."""
 
     # The network.
     form: Literal["all-horizons", "sampled-horizon"] = "all-horizons"

@@ -14,7 +14,7 @@ from clearning.batches import sample_batch
 from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.core.recursions import C_RULE
-from clearning.rollout import Dial, collect, dial_policy, training_starts
+from clearning.rollout import Dial, collect, dial_policy, rare_goal, training_starts
 from clearning.types import Batch, Episodes, Metrics
 
 
@@ -35,11 +35,11 @@ def build_engine(env: Any, config: Config) -> Engine:
     ) -> tuple[Buffer, Episodes]:
         key_start, key_act = jax.random.split(key)
         dial = Dial(config.alpha, vote=config.vote)
-        state, goal = training_starts(env, key_start, config.parallel_envs)
+        draw_goal = rare_goal(env, buffer, config.goal_candidates)
+        state, goal = training_starts(env, key_start, config.parallel_envs, draw_goal)
         policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out)
-        episodes = collect(
-            env, policy, key_act, state, goal, spec.max_episode_steps, config.new_goal_at_success
-        )
+        new_goal = draw_goal if config.new_goal_at_success else None
+        episodes = collect(env, policy, key_act, state, goal, spec.max_episode_steps, new_goal)
         return ring.add(buffer, episodes), episodes
 
     def update_many(learner: Learner, buffer: Buffer, key: Array, progress: Array) -> tuple[Learner, Metrics]:

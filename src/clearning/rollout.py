@@ -7,11 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from clearning import buffer as ring
+from clearning.buffer import Buffer
 from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
 from clearning.types import EnvSpec, Episodes, GoalEnv, Network
 
 # (key, observation, goal, step) -> action, for one observation.
 Policy = Callable[[Array, Array, Array, Array], Array]
+GoalDraw = Callable[[Array], Array]  # key -> goal
 
 
 class Dial(NamedTuple):
@@ -68,12 +71,12 @@ def collect(
     state: Any,
     goal: Array,
     max_steps: int,
-    new_goal_at_success: bool = False,
+    new_goal: GoalDraw | None = None,
 ) -> Episodes:
     """Run one episode from each of N states after its goal; all of it inside jit.
 
     An episode ends when it dies, has taken `max_steps` or has reached its goal, unless it then goes on after
-    another one. The loop ends with the longest.
+    a `new_goal`. The loop ends with the longest.
     """
     count = goal.shape[0]
     spec = env.spec
@@ -94,8 +97,8 @@ def collect(
         hit = running & jax.vmap(env.reached)(now, pursued)
         success = success | hit
         running = running & ~jax.vmap(env.is_dead)(state)
-        if new_goal_at_success:
-            pursued = _where(hit, jax.vmap(env.sample_goal)(key_goal), pursued)
+        if new_goal:
+            pursued = _where(hit, jax.vmap(new_goal)(key_goal), pursued)
         else:
             running = running & ~hit
         return t + 1, state, pursued, running, length, success, observations, achieved, actions
@@ -129,16 +132,35 @@ def _where(mask: Array, new: Array, old: Array) -> Array:
     return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
 
 
-def training_starts(env: GoalEnv, key: Array, count: int) -> tuple[Any, Array]:
-    """States and goals as the environment draws them; a goal reached at the start is redrawn."""
+def rare_goal(env: GoalEnv, buffer: Buffer, candidates: int) -> GoalDraw:
+    """Draws goals as the environment does and keeps the one that the buffer's transitions reached least."""
+    if candidates == 1:
+        return env.sample_goal
+    achieved, held = ring.arrivals(buffer)
+
+    def times_reached(goal: Array) -> Array:
+        return (held & jax.vmap(lambda x: env.reached(x, goal))(achieved)).sum()
+
+    def draw(key: Array) -> Array:
+        goals = jax.vmap(env.sample_goal)(jax.random.split(key, candidates))
+        return goals[jax.vmap(times_reached)(goals).argmin()]
+
+    return draw
+
+
+def training_starts(
+    env: GoalEnv, key: Array, count: int, draw_goal: GoalDraw | None = None
+) -> tuple[Any, Array]:
+    """States and goals, as the environment draws them unless told; a goal reached at the start is redrawn."""
+    draw = draw_goal or env.sample_goal
 
     def one(key: Array) -> tuple[Any, Array]:
         key_state, *keys_goal = jax.random.split(key, 5)
         state = env.initial_state(key_state)
         achieved = env.achieved_goal(state)
-        goal = env.sample_goal(keys_goal[0])
+        goal = draw(keys_goal[0])
         for k in keys_goal[1:]:
-            goal = jnp.where(env.reached(achieved, goal), env.sample_goal(k), goal)
+            goal = jnp.where(env.reached(achieved, goal), draw(k), goal)
         return state, goal
 
     return jax.vmap(one)(jax.random.split(key, count))
