@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from clearning.agent import Agent
 from clearning.agents.discrete import Learner
 from clearning.buffer import init
-from clearning.envs import FrozenLake, make
+from clearning.envs import DubinsCar, FrozenLake, make
 from clearning.evaluate import c_error, counted_c, learned_c, over_seeds
 from clearning.networks import build_network
-from clearning.plots import plot_run
+from clearning.plots import plot_run, reachability_overlap
+from clearning.plots.reach import CAR_HORIZONS
 from clearning.report import evaluate_pair, evaluate_run, paper_results
 from clearning.rollout import Dial
 from clearning.runs import RunFolder, versions
@@ -119,6 +121,9 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
         found["episodes_to_paper"] = int(metrics["episodes"][above[0]]) if len(above) else None
     config, _, _ = folder.read()
     env = make(config.env, config.env_options)
+    if isinstance(env, DubinsCar) and not env.walls:
+        overlap = reachability_overlap(Agent.load(folder.agent_file), env, CAR_HORIZONS)
+        found["overlap"] = {f"h = {h}": share for h, share in overlap.items()}
     if isinstance(env, FrozenLake):
         for h in (6, 24):
             pair = evaluate_pair(str(folder.path), Dial(horizon=h), (1, 0), (1, 6), 10_000, 0)
@@ -192,6 +197,7 @@ def page() -> str:
             ("env steps", "env_steps", 1, 0),
             ("episodes", "episodes", 1, 0),
             ("env steps to the paper's success", "env_steps_to_paper", 1, 0),
+            *((f"IoU, h = {h}", ("overlap", f"h = {h}"), 1, 3) for h in CAR_HORIZONS),
             ("fixed h = 6", "fixed_6", 1, 4),
             ("fixed h = 24", "fixed_24", 1, 4),
             ("mean abs(C − C*)", "c_error", 1, 4),
