@@ -98,7 +98,9 @@ def collect(
         success = success | hit
         running = running & ~jax.vmap(env.is_dead)(state)
         if new_goal:
-            pursued = _where(hit, jax.vmap(new_goal)(key_goal), pursued)
+            # Drawing may mean a look through the whole buffer: not at each step.
+            redrawn = lambda draw=new_goal: _where(hit, jax.vmap(draw)(key_goal), pursued)  # noqa: E731
+            pursued = jax.lax.cond(hit.any(), redrawn, lambda: pursued)
         else:
             running = running & ~hit
         return t + 1, state, pursued, running, length, success, observations, achieved, actions
