@@ -10,6 +10,7 @@ from clearning.errors import UsageError
 AT_LEAST_ONE = ("episodes", "parallel_envs", "max_horizon", "updates_per_episode", "batch_size")
 AT_LEAST_ONE += ("goal_tries", "goal_candidates", "buffer_capacity", "evaluate_every", "checkpoint_every")
 NOT_NEGATIVE = ("vote", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
+NOT_NEGATIVE += ("final_share",)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Config:
     # The updates.
     updates_per_episode: int = 80
     """Updates after each episode."""
+    final_share: float = 0.0
+    """After the last episode, go on updating this share of the training, down the learning rate once more."""
     batch_size: int = 256
     """Transitions per update."""
     learning_rate: float = 1e-3

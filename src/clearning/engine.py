@@ -22,7 +22,7 @@ class Engine(NamedTuple):
     """The compiled halves of an iteration."""
 
     collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
-    update: Callable[[Learner, Buffer, Array, Any], tuple[Learner, Metrics]]
+    update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]
 
 
 def build_engine(env: Any, config: Config) -> Engine:
@@ -42,8 +42,10 @@ def build_engine(env: Any, config: Config) -> Engine:
         episodes = collect(env, policy, key_act, state, goal, spec.max_episode_steps, new_goal)
         return ring.add(buffer, episodes), episodes
 
-    def update_many(learner: Learner, buffer: Buffer, key: Array, progress: Array) -> tuple[Learner, Metrics]:
-        rate = learning_rate(config, progress)
+    def update_many(
+        learner: Learner, buffer: Buffer, key: Array, progress: Array, rate_progress: Array
+    ) -> tuple[Learner, Metrics]:
+        rate = learning_rate(config, rate_progress)
         weights, rest = eqx.partition(learner, eqx.is_array)
 
         def body(weights: Any, batch: Batch) -> tuple[Any, Metrics]:

@@ -54,7 +54,8 @@ def frozen_lake() -> Config:
     No hindsight: a goal taken from the future is optimistic where moves slip. An episode goes on after
     another goal once it has reached one, and half of the actions are random: what C needs is to have seen
     every action everywhere, not to succeed while it looks. So of four goals drawn an episode goes after the
-    one reached least often so far, mostly the cells between the holes, on which C hangs most.
+    one reached least often so far, mostly the cells between the holes, on which C hangs most. What was seen
+    there last is learned in the updates after the last episode.
     """
     return Config(
         env="frozen-lake",
@@ -62,6 +63,7 @@ def frozen_lake() -> Config:
         epsilon=0.5,
         new_goal_at_success=True,
         goal_candidates=4,
+        final_share=0.4,
         features="one-hot",
         learning_rate=3e-3,
         target_rate=0.1,

@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from clearning import buffer as ring
 from clearning.agent import Agent, NetworkBuilder
 from clearning.agents.discrete import Learner
 from clearning.buffer import Buffer
 from clearning.config import Config
-from clearning.engine import build_engine, exploration, learning_rate
+from clearning.engine import Engine, build_engine, exploration, learning_rate
 from clearning.errors import ClearningError, UsageError
 from clearning.evaluate import evaluate
 from clearning.networks import build_network
 from clearning.rollout import Dial
 from clearning.runs import Counters, RunFolder
-from clearning.types import Metrics
 
 RECENT = 100  # training episodes that "success on training goals" looks back on
 
@@ -91,12 +91,13 @@ def run_training(
             )
             training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
             if count.episodes >= config.random_episodes:
-                progress = jnp.float32(training.progress)
-                training.learner, metrics = engine.update(
-                    training.learner, training.buffer, key_update, progress
-                )
-                training.count_losses(metrics)
+                training.update(engine, key_update, jnp.float32(training.progress))
                 times.append(time.perf_counter() - began)
+            if count.finished:
+                # Not iterations of their own: a training is never saved between its last episode and these.
+                rounds = round(config.final_share * count.iteration)
+                for i in range(rounds):
+                    training.update(engine, jax.random.fold_in(key_update, i), jnp.float32((i + 1) / rounds))
             count.seconds += time.perf_counter() - began
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
@@ -164,7 +165,10 @@ class Training:
         count.recent_success = (*count.recent_success, *success.tolist())[-RECENT:]
         count.finished = self.progress >= 1.0
 
-    def count_losses(self, metrics: Metrics) -> None:
+    def update(self, engine: Engine, key: Array, rate_progress: Array) -> None:
+        """Update once per batch of an iteration, `rate_progress` of the way down the learning rate."""
+        progress = jnp.float32(self.progress)
+        self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
         loss = float(metrics["loss"])
         if not np.isfinite(loss):
             kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
