@@ -90,7 +90,10 @@ def updates_against_peer(side_by_side: Timer) -> list[dict[str, Any]]:
             env = make_world(config)
             learner, buffer, engine = _prepared(env, config)
             real = partial(
-                lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5)), engine, learner, buffer
+                lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5), jnp.float32(0.5)),
+                engine,
+                learner,
+                buffer,
             )
             ours, theirs = side_by_side(real, peer_updates(config.env, hidden, config.batch_size))
             rates = f"{UPDATES / ours:,.0f} against {UPDATES / theirs:,.0f} updates/s"
@@ -123,7 +126,7 @@ def sampling_and_memory(side_by_side: Timer) -> list[dict[str, Any]]:
         keys = jax.random.split(key, UPDATES)
         return jax.vmap(lambda k: sample_batch(k, buffer, env, config, jnp.float32(0.5)))(keys)
 
-    update = lambda: engine.update(learner, buffer, jax.random.key(1), jnp.float32(0.5))  # noqa: E731
+    update = lambda: engine.update(learner, buffer, jax.random.key(1), *2 * (jnp.float32(0.5),))  # noqa: E731
     drawing, whole = side_by_side(lambda: draw(jax.random.key(1), buffer), update)
     spec = env.spec
     raw = 4 * config.buffer_capacity * (spec.observation_size + spec.goal_size + len(spec.action_low))

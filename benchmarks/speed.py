@@ -106,7 +106,7 @@ def updates_against_products() -> list[dict[str, Any]]:
         sizes = [layer.weight.shape[::-1] for layer in learner.network.mlp.layers]
         # The key is made anew inside: the engine takes its arguments over.
         real = partial(
-            lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5))[0].updates,
+            lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5), jnp.float32(0.5))[0].updates,
             engine,
             learner,
             buffer,
@@ -135,7 +135,7 @@ def updates_against_torch() -> list[dict[str, Any]]:
         config = Config(form=form, hidden=hidden, layer_norm=layer_norm)  # pyright: ignore[reportArgumentType]
         env, engine, learner, buffer = prepared(config)
         real = partial(
-            lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5))[0].updates,
+            lambda e, l, b: e.update(l, b, jax.random.key(1), jnp.float32(0.5), jnp.float32(0.5))[0].updates,
             engine,
             learner,
             buffer,

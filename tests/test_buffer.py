@@ -224,3 +224,13 @@ def test_same_key_same_draw(choice):
 def test_later_goes_round_the_end():
     buffer = ring.init(SPEC, PLACES, ENTRIES)
     assert ring.later(buffer, jnp.array([0, 22, 23]), jnp.array([3, 2, 1])).tolist() == [3, 0, 0]
+
+
+@pytest.mark.parametrize("batches", [[[2, 1]], [[6], [3, 4], [5], [6, 2], [6]]])
+def test_arrivals_are_the_next_states_of_all_held_transitions(batches):
+    """Before the ring is full and after it has overwritten its oldest episodes."""
+    buffer, lengths = fill(ring.init(SPEC, PLACES), batches)
+    achieved, held = jax.jit(ring.arrivals)(buffer)
+    first = int(buffer.first_episode)
+    expected = [10 * e + t + 1 for e in range(first, len(lengths)) for t in range(lengths[e])]
+    assert sorted(np.asarray(achieved)[np.asarray(held), 0].astype(int).tolist()) == sorted(expected)

@@ -20,6 +20,7 @@ SMALL = {
     "random_episodes": 10,
     "batch_size": 64,
     "max_horizon": 6,
+    "final_share": 0.0,
 }
 
 
@@ -218,3 +219,9 @@ def test_seeds_are_summed_up_with_every_value_kept():
     assert spread["values"] == [1.0, 2.0, 3.0, 4.0]
     assert 1.0 < spread["interval"][0] < 2.5 < spread["interval"][1] < 4.0
     assert over_seeds([2.0, 2.0])["interval"] == [2.0, 2.0]
+
+
+def test_the_final_share_updates_after_the_last_episode_only(tmp_path):
+    settings = SMALL | {"episodes": 12, "evaluate_every": 6}
+    clearning.train("frozen-lake", out=tmp_path / "r", quiet=True, **settings | {"final_share": 0.25})
+    np.testing.assert_array_equal(RunFolder(tmp_path / "r").metrics()["updates"], [0, 30 + 30])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from clearning.rollout import Dial, dial_policy, own_dial
 from clearning.types import EnvSpec
 
 NetworkBuilder = Callable[[EnvSpec, Config, Array], Any]
+_ARRAY = object()  # stands where a network's leaf is an array
 
 
 class Agent:
@@ -33,6 +34,10 @@ class Agent:
     def __init__(self, network: Any, spec: EnvSpec, config: Config, custom_network: bool = False):
         self.network, self.spec, self.config = network, spec, config
         self.custom_network = custom_network
+        leaves, self._structure = jax.tree.flatten(network)
+        is_array = [isinstance(x, jax.Array | np.ndarray) for x in leaves]
+        self._arrays = [x for x, yes in zip(leaves, is_array, strict=True) if yes]
+        self._rest = tuple(_ARRAY if yes else x for x, yes in zip(leaves, is_array, strict=True))
 
     @property
     def max_horizon(self) -> int:
@@ -56,13 +61,13 @@ class Agent:
         if horizon is not None and alpha is not None:
             raise UsageError("Give either a horizon or alpha, not both: alpha is a way to pick the horizon.")
         if horizon is not None:
-            actions = _act_at(self.network, s, g, self._horizons(horizon, lead), self.spec)
+            actions = self._run(_act_at, (self.spec,), s, g, self._horizons(horizon, lead))
         else:
             alpha = self.config.alpha if alpha is None else check_alpha(alpha)
-            dial = own_dial(self.config)._replace(alpha=jnp.float32(alpha))
-            actions = _act_alpha(self.network, s, g, self.spec, dial, self.config.skip_ruled_out)
+            settings = (self.spec, own_dial(self.config), self.config.skip_ruled_out)
+            actions = self._run(_act_alpha, settings, s, g, np.float32(alpha))
         if self.spec.continuous:
-            return np.asarray(self.spec.in_bounds(actions)).reshape(*lead, -1)
+            return self.spec.in_bounds(actions).reshape(*lead, -1)
         return _shaped(actions, lead, int)
 
     def reach_probability(self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike) -> Any:
@@ -70,14 +75,14 @@ class Agent:
         s, g, lead = self._pairs(obs, goal)
         horizons = self._horizons(horizon, lead)
         self._require_probabilities()
-        best = _best(self.network, s, g, self.spec)
-        return _shaped(jnp.take_along_axis(best, horizons[:, None] - 1, axis=1)[:, 0], lead, float)
+        best = self._run(_best, (self.spec,), s, g)
+        return _shaped(best[np.arange(len(best)), horizons - 1], lead, float)
 
     def reach_curve(self, obs: ArrayLike, goal: ArrayLike) -> np.ndarray:
         """The reach probability for every horizon 1..H, on a last axis."""
         s, g, lead = self._pairs(obs, goal)
         self._require_probabilities()
-        return np.asarray(_best(self.network, s, g, self.spec)).reshape(*lead, self.max_horizon)
+        return self._run(_best, (self.spec,), s, g).reshape(*lead, self.max_horizon)
 
     def min_horizon(self, obs: ArrayLike, goal: ArrayLike, probability: float = 0.9) -> Any:
         """The smallest horizon with at least this probability; None (in a batch: masked) if there is none."""
@@ -118,7 +123,11 @@ class Agent:
         if self.config.method != "c-learning":
             raise UsageError(f"An agent trained by {self.config.method} acts but knows no probabilities.")
 
-    def _pairs(self, obs: ArrayLike, goal: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
+    def _run(self, function: Callable[..., Array], settings: tuple, *inputs: Any) -> np.ndarray:
+        """`function(*settings, network, *inputs)`, jitted; numpy arrays in and out."""
+        return np.asarray(_compiled(function, settings, self._structure, self._rest)(self._arrays, *inputs))
+
+    def _pairs(self, obs: ArrayLike, goal: ArrayLike) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
         """Observations and goals broadcast against each other and flattened, and their leading shape."""
         s = _checked(obs, self.spec.observation_size, "observation")
         g = _checked(goal, self.spec.goal_size, "goal")
@@ -129,15 +138,15 @@ class Agent:
                 f"Observations of shape {s.shape} and goals of shape {g.shape} do not go together: all axes "
                 f"but the last must match."
             ) from None
-        flat = lambda x: jnp.asarray(np.broadcast_to(x, (*lead, x.shape[-1])).reshape(-1, x.shape[-1]))  # noqa: E731
+        flat = lambda x: np.broadcast_to(x, (*lead, x.shape[-1])).reshape(-1, x.shape[-1])  # noqa: E731
         return flat(s), flat(g), lead
 
-    def _horizons(self, horizon: ArrayLike, lead: tuple[int, ...]) -> Array:
+    def _horizons(self, horizon: ArrayLike, lead: tuple[int, ...]) -> np.ndarray:
         h = np.asarray(horizon)
         if h.dtype.kind not in "iu" or (h < 1).any() or (h > self.max_horizon).any():
             raise UsageError(f"horizon must be a whole number in 1..{self.max_horizon}, not {horizon}.")
         try:
-            return jnp.asarray(np.broadcast_to(h, lead).reshape(-1))
+            return np.broadcast_to(h, lead).reshape(-1).astype(np.int32)
         except ValueError:
             raise UsageError(f"horizon has shape {h.shape}, the batch {lead}: they must match.") from None
 
@@ -157,12 +166,27 @@ def _checked(x: ArrayLike, size: int, what: str) -> np.ndarray:
     return x
 
 
-def _shaped(x: Array, lead: tuple[int, ...], scalar: type) -> Any:
-    return np.asarray(x).reshape(lead) if lead else scalar(x[0])
+def _shaped(x: np.ndarray, lead: tuple[int, ...], scalar: type) -> Any:
+    return x.reshape(lead) if lead else scalar(x[0])
 
 
-@eqx.filter_jit
-def _best(network: Any, observation: Array, goal: Array, spec: EnvSpec) -> Array:
+@lru_cache(maxsize=64)
+def _compiled(function: Callable[..., Array], settings: tuple, structure: Any, rest: tuple) -> Any:
+    """A function of settings, a network and inputs, jitted to take the network's arrays as a flat list.
+
+    Agents whose networks differ only in their arrays share it. For one observation, taking a network apart
+    at each call would cost several times the forward pass.
+    """
+
+    def run(arrays: list[Array], *inputs: Array) -> Array:
+        remaining = iter(arrays)
+        leaves = [next(remaining) if x is _ARRAY else x for x in rest]
+        return function(*settings, jax.tree.unflatten(structure, leaves), *inputs)
+
+    return jax.jit(run)
+
+
+def _best(spec: EnvSpec, network: Any, observation: Array, goal: Array) -> Array:
     """max_a C for every horizon, (n, H); 1 at a reached goal, by definition."""
 
     def one(s: Array, g: Array) -> Array:
@@ -173,8 +197,7 @@ def _best(network: Any, observation: Array, goal: Array, spec: EnvSpec) -> Array
     return jax.vmap(one)(observation, goal)
 
 
-@eqx.filter_jit
-def _act_at(network: Any, observation: Array, goal: Array, horizon: Array, spec: EnvSpec) -> Array:
+def _act_at(spec: EnvSpec, network: Any, observation: Array, goal: Array, horizon: Array) -> Array:
     def one(s: Array, g: Array, h: Array) -> Array:
         greedy = network.curve(s, g)[:, h - 1].argmax()
         return network.propose(s, g, greedy, h) if spec.continuous else greedy
@@ -182,8 +205,9 @@ def _act_at(network: Any, observation: Array, goal: Array, horizon: Array, spec:
     return jax.vmap(one)(observation, goal, horizon)
 
 
-@eqx.filter_jit
-def _act_alpha(network: Any, observation: Array, goal: Array, spec: EnvSpec, dial: Dial, skip: bool) -> Array:
-    policy = dial_policy(network, spec, dial, skip_ruled_out=skip)
+def _act_alpha(
+    spec: EnvSpec, dial: Dial, skip: bool, network: Any, observation: Array, goal: Array, alpha: Array
+) -> Array:
+    policy = dial_policy(network, spec, dial._replace(alpha=alpha), skip_ruled_out=skip)
     key = jax.random.key(0)  # not used: nothing is explored
     return jax.vmap(lambda s, g: policy(key, s, g, jnp.int32(0)))(observation, goal)

@@ -140,6 +140,14 @@ def later(buffer: Buffer, place: Array, steps: Array) -> Array:
     return (place + steps) % buffer.episode.size
 
 
+def arrivals(buffer: Buffer) -> tuple[Array, Array]:
+    """What the next state of each transition achieved, (places, goal), and which rows hold a transition."""
+    row = jnp.arange(buffer.transition.size)
+    held = row < buffer.transitions_used - buffer.first_transition
+    place = buffer.transition[(buffer.first_transition + row) % row.size]
+    return buffer.achieved[later(buffer, place, jnp.int32(1))], held
+
+
 def is_last_dead(buffer: Buffer, drawn: Sample) -> Array:
     """Whether the next state of each drawn transition is absorbing."""
     return (drawn.remaining == 1) & buffer.episode_dead[drawn.episode]

@@ -9,9 +9,10 @@ from clearning.errors import UsageError
 
 AT_LEAST_ONE = ("parallel_envs", "max_horizon", "updates_per_episode", "batch_size", "goal_tries")
 AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_episodes", "action_repeat")
-AT_LEAST_ONE += ("pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
+AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
+NOT_NEGATIVE += ("final_share",)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Config:
     """Continuous actions: deviation of the noise on an action in [-1, 1] when collecting."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
+    goal_candidates: int = 1
+    """Goals drawn when an episode needs one; it goes after the one that was reached least often so far."""
 
     # What is learned, and by which network.
     method: Literal["c-learning", "td3", "tdm", "naive-q"] = "c-learning"
@@ -84,6 +87,8 @@ class Config:
     """When positive, updates per environment step instead of per episode."""
     update_chunk: int = 25
     """Updates made in one go where they are counted per step."""
+    final_share: float = 0.0
+    """After the last episode, go on updating this share of the training, down the learning rate once more."""
     batch_size: int = 256
     """Transitions per update."""
     learning_rate: float = 1e-3

@@ -26,6 +26,7 @@ from clearning.rollout import (
     collect_external,
     dial_policy,
     own_dial,
+    rare_goal,
     training_starts,
 )
 from clearning.types import Batch, Episodes, Metrics
@@ -35,7 +36,7 @@ class Engine(NamedTuple):
     """The compiled halves of an iteration, and how many updates the second makes."""
 
     collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
-    update: Callable[[Learner, Buffer, Array, Any], tuple[Learner, Metrics]]
+    update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]
     observe: Callable[[Learner, Episodes], Learner]
     chunk: int
 
@@ -49,8 +50,10 @@ def build_engine(env: Any, config: Config) -> Engine:
         config.update_chunk if config.updates_per_step else config.updates_per_episode * config.parallel_envs
     )
 
-    def update_many(learner: Learner, buffer: Buffer, key: Array, progress: Array) -> tuple[Learner, Metrics]:
-        rate = learning_rate(config, progress)
+    def update_many(
+        learner: Learner, buffer: Buffer, key: Array, progress: Array, rate_progress: Array
+    ) -> tuple[Learner, Metrics]:
+        rate = learning_rate(config, rate_progress)
         weights, rest = eqx.partition(learner, eqx.is_array)
 
         def body(weights: Any, batch: Batch) -> tuple[Any, Metrics]:
@@ -90,16 +93,16 @@ def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer
     def collect_episodes(
         learner: Learner, buffer: Buffer, key: Array, epsilon: Array
     ) -> tuple[Buffer, Episodes]:
-        key_start, key_act, key_alpha = jax.random.split(key, 3)
-        low = config.explore_alpha
+        key_start, key_act = jax.random.split(key)
         dial = collecting_dial(config, buffer)
-        if low:
-            dial = dial._replace(alpha=jax.random.uniform(key_alpha, minval=low, maxval=1.0))
-        state, goal = training_starts(env, key_start, config.parallel_envs)
+        if config.explore_alpha:
+            careful = jax.random.uniform(jax.random.fold_in(key, 0), minval=config.explore_alpha, maxval=1.0)
+            dial = dial._replace(alpha=careful)
+        draw_goal = rare_goal(env, buffer, config.goal_candidates)
+        state, goal = training_starts(env, key_start, config.parallel_envs, draw_goal)
         policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out, config.noise)
-        episodes = collect(
-            env, policy, key_act, state, goal, spec.max_episode_steps, config.new_goal_at_success
-        )
+        new_goal = draw_goal if config.new_goal_at_success else None
+        episodes = collect(env, policy, key_act, state, goal, spec.max_episode_steps, new_goal)
         return ring.add(buffer, episodes), episodes
 
     # The buffer is written in place; a copy of it per episode would cost more than the episode.

@@ -31,13 +31,17 @@ def mini_maze() -> Config:
     """Mini maze in the all-horizon form, 300 episodes from the fixed start.
 
     An episode goes on after another goal once it has reached one, and, as in the paper's own maze, the L1
-    distance rules out goals that are too far for a horizon.
+    distance rules out goals that are too far for a horizon. Most goals are random: those of hindsight lie
+    on the episode's own way, and only others teach that a goal just behind a wall is far.
     """
     return Config(
         env="mini-maze",
         episodes=300,
         features="one-hot",
         new_goal_at_success=True,
+        goal_future=0.4,
+        goal_episode=0.0,
+        goal_random=0.6,
         rule_out=True,
         skip_ruled_out=True,
         evaluate_every=25,
@@ -50,14 +54,17 @@ def frozen_lake() -> Config:
 
     No hindsight: a goal taken from the future is optimistic where moves slip. An episode goes on after
     another goal once it has reached one, and half of the actions are random: what C needs is to have seen
-    every action everywhere, not to succeed while it looks.
+    every action everywhere, not to succeed while it looks. So of four goals drawn an episode goes after the
+    one reached least often so far, mostly the cells between the holes, on which C hangs most. What was seen
+    there last is learned in the updates after the last episode.
     """
     return Config(
         env="frozen-lake",
         episodes=300,
         epsilon=0.5,
         new_goal_at_success=True,
-        hidden=(128, 128),
+        goal_candidates=4,
+        final_share=0.4,
         features="one-hot",
         learning_rate=3e-3,
         target_rate=0.1,

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from clearning import buffer as ring
+from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
 from clearning.core.recursions import rule_for
@@ -22,6 +24,7 @@ from clearning.types import EnvSpec, Episodes, GoalEnv
 
 # (key, observation, goal, step) -> action, for one observation.
 Policy = Callable[[Array, Array, Array, Array], Array]
+GoalDraw = Callable[[Array], Array]  # key -> goal
 
 
 class Dial(NamedTuple):
@@ -139,12 +142,12 @@ def collect(
     state: Any,
     goal: Array,
     max_steps: int,
-    new_goal_at_success: bool = False,
+    new_goal: GoalDraw | None = None,
 ) -> Episodes:
     """Run one episode from each of N states after its goal; all of it inside jit.
 
     An episode ends when it dies, has taken `max_steps` or has reached its goal, unless it then goes on after
-    another one. The loop ends with the longest.
+    a `new_goal`. The loop ends with the longest.
     """
     count = goal.shape[0]
     spec = env.spec
@@ -165,8 +168,10 @@ def collect(
         hit = running & jax.vmap(env.reached)(now, pursued)
         success = success | hit
         running = running & ~jax.vmap(env.is_dead)(state)
-        if new_goal_at_success:
-            pursued = _where(hit, jax.vmap(env.sample_goal)(key_goal), pursued)
+        if new_goal:
+            # Drawing may mean a look through the whole buffer: not at each step.
+            redrawn = lambda draw=new_goal: _where(hit, jax.vmap(draw)(key_goal), pursued)  # noqa: E731
+            pursued = jax.lax.cond(hit.any(), redrawn, lambda: pursued)
         else:
             running = running & ~hit
         return t + 1, state, pursued, running, length, success, observations, achieved, actions
@@ -238,16 +243,35 @@ def _where(mask: Array, new: Array, old: Array) -> Array:
     return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
 
 
-def training_starts(env: GoalEnv, key: Array, count: int) -> tuple[Any, Array]:
-    """States and goals as the environment draws them; a goal reached at the start is redrawn."""
+def rare_goal(env: GoalEnv, buffer: Buffer, candidates: int) -> GoalDraw:
+    """Draws goals as the environment does and keeps the one that the buffer's transitions reached least."""
+    if candidates == 1:
+        return env.sample_goal
+    achieved, held = ring.arrivals(buffer)
+
+    def times_reached(goal: Array) -> Array:
+        return (held & jax.vmap(lambda x: env.reached(x, goal))(achieved)).sum()
+
+    def draw(key: Array) -> Array:
+        goals = jax.vmap(env.sample_goal)(jax.random.split(key, candidates))
+        return goals[jax.vmap(times_reached)(goals).argmin()]
+
+    return draw
+
+
+def training_starts(
+    env: GoalEnv, key: Array, count: int, draw_goal: GoalDraw | None = None
+) -> tuple[Any, Array]:
+    """States and goals, as the environment draws them unless told; a goal reached at the start is redrawn."""
+    draw = draw_goal or env.sample_goal
 
     def one(key: Array) -> tuple[Any, Array]:
         key_state, *keys_goal = jax.random.split(key, 5)
         state = env.initial_state(key_state)
         achieved = env.achieved_goal(state)
-        goal = env.sample_goal(keys_goal[0])
+        goal = draw(keys_goal[0])
         for k in keys_goal[1:]:
-            goal = jnp.where(env.reached(achieved, goal), env.sample_goal(k), goal)
+            goal = jnp.where(env.reached(achieved, goal), draw(k), goal)
         return state, goal
 
     return jax.vmap(one)(jax.random.split(key, count))

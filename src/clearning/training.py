@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from clearning import buffer as ring
 from clearning.agent import Agent, NetworkBuilder
@@ -19,14 +20,13 @@ from clearning.agents import learner_kind
 from clearning.agents.learner import Learner
 from clearning.buffer import Buffer
 from clearning.config import Config
-from clearning.engine import build_engine, exploration, learning_rate
+from clearning.engine import Engine, build_engine, exploration, learning_rate
 from clearning.envs.external import EnvironmentFailed
 from clearning.errors import ClearningError, UsageError
 from clearning.evaluate import evaluate
 from clearning.networks import build_network
 from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
-from clearning.types import Metrics
 
 RECENT = 100  # training episodes that "success on training goals" looks back on
 
@@ -94,11 +94,14 @@ def run_training(
             training.learner = engine.observe(training.learner, episodes)
             training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
             for i in range(training.updates_due() // engine.chunk):
-                progress = jnp.float32(training.progress)
                 key = jax.random.fold_in(key_update, i) if i else key_update
-                training.learner, metrics = engine.update(training.learner, training.buffer, key, progress)
-                training.count_losses(metrics, engine.chunk)
+                training.update(engine, key, jnp.float32(training.progress))
                 times.append((time.perf_counter() - began) / ((i + 1) * engine.chunk))
+            if count.finished:
+                # Not iterations of their own: a training is never saved between its last episode and these.
+                rounds = round(config.final_share * count.iteration)
+                for i in range(rounds):
+                    training.update(engine, jax.random.fold_in(key_update, i), jnp.float32((i + 1) / rounds))
             count.seconds += time.perf_counter() - began
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
@@ -162,7 +165,7 @@ class Training:
     def updates_due(self) -> int:
         """Updates that the episodes so far call for and that were not made yet."""
         config, count = self.config, self.counters
-        if count.episodes - config.parallel_envs < config.random_episodes:
+        if count.episodes < config.random_episodes:
             return 0
         if not config.updates_per_step:
             return config.updates_per_episode * config.parallel_envs
@@ -177,8 +180,11 @@ class Training:
         count.recent_success = (*count.recent_success, *success.tolist())[-RECENT:]
         count.finished = self.progress >= 1.0
 
-    def count_losses(self, metrics: Metrics, updates: int) -> None:
-        self.counters.updates += updates
+    def update(self, engine: Engine, key: Array, rate_progress: Array) -> None:
+        """Make one chunk of updates, `rate_progress` of the way down the learning rate."""
+        progress = jnp.float32(self.progress)
+        self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
+        self.counters.updates += engine.chunk
         loss = float(metrics["loss"])
         if not np.isfinite(loss):
             kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
