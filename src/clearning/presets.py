@@ -98,17 +98,17 @@ def cat_and_mouse() -> Config:
     """
     return Config(
         env="cat-and-mouse",
-        episodes=4_000,
-        random_episodes=64,
-        parallel_envs=16,
+        episodes=8_000,
+        random_episodes=256,
+        parallel_envs=32,
         epsilon=0.2,
         noise=0.3,
         explore_alpha=0.05,
-        max_horizon=24,
+        max_horizon=16,
         hidden=(128, 128),
-        actor_heads=8,
-        actor_objective="value",
-        updates_per_episode=10,
+        actor_heads=16,
+        updates_per_episode=4,
+        batch_size=128,
         target_rate=0.02,
         goal_future=0.0,
         goal_episode=0.0,
@@ -116,8 +116,8 @@ def cat_and_mouse() -> Config:
         goal_nearby=0.7,
         rule_out=True,
         skip_ruled_out=True,
-        evaluate_every=500,
-        checkpoint_every=500,
+        evaluate_every=2_000,
+        checkpoint_every=2_000,
     )
 
 

@@ -16,9 +16,9 @@ SIZE = 10.0
 CAT = (5.0, 5.0)
 START = (1.0, 5.0)
 GOAL = (9.0, 5.0)
-STEP = 1.0  # the longest move
-RISK = 0.3  # probability per step of being caught on top of the cat
-REACH = 1.5  # the risk falls with the distance from the cat as a Gaussian of this width
+STEP = 1.6  # the longest move
+RISK = 0.4  # probability per step of being caught on top of the cat
+REACH = 1.8  # the risk falls with the distance from the cat as a Gaussian of this width
 NEAR = GoalCheck(coordinates=(0, 1), norm="l2", radius=0.5)
 GRID = 201  # points along a side on which the exact C* is computed
 DIRECTIONS = 96  # moves that it tries
@@ -34,7 +34,7 @@ class CatAndMouse:
     """
 
     random_starts: bool = True
-    max_episode_steps: int = 30
+    max_episode_steps: int = 20
 
     @property
     def spec(self) -> EnvSpec:
