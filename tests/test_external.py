@@ -164,7 +164,7 @@ def test_the_time_limit_is_no_death_and_can_be_changed():
 
 def test_actions_are_stored_scaled_and_received_in_the_environments_units():
     env = local()
-    world: Any = env.env
+    world: Any = env.env.unwrapped
     world.received.clear()
     ran = episodes_of(env, count=5)
     kept = np.concatenate([a[:n] for a, n in zip(ran.action, ran.length, strict=True)])
@@ -185,7 +185,7 @@ def test_numbered_actions_are_received_as_numbers():
     env = local(discrete=True)
     assert not env.spec.continuous
     assert env.spec.num_actions == 4
-    world: Any = env.env
+    world: Any = env.env.unwrapped
     world.received.clear()
     ran = episodes_of(env, count=3)
     assert {type(a) for a in world.received} == {int}
@@ -196,7 +196,7 @@ def test_action_repeat_makes_one_step_of_several():
     env = local(repeat=4, steps=10, radius=0.01)
     assert env.spec.max_episode_steps == 3
     ran = episodes_of(env)
-    np.testing.assert_allclose(ran.observation[0, :, 0], [0.0, 0.4, 0.8, 1.2], rtol=1e-6)
+    np.testing.assert_allclose(ran.observation[0, :, 0], [0.0, 0.4, 0.8, 1.0], rtol=1e-6)
     limited = ExternalEnv(gymnasium.make(POINT, radius=0.01, max_episode_steps=10), action_repeat=4)
     np.testing.assert_allclose(episodes_of(limited).observation[0, :, 0], [0.0, 0.4, 0.8, 1.0], rtol=1e-6)
 
@@ -249,7 +249,7 @@ def test_a_forgotten_pool_leaves_no_processes(tmp_path):
 
 BAD = [
     ("NoGoals", ["it is not a goal environment"]),
-    ("NoCheck", ["no compute_reward", "no finite bounds"]),
+    ("NoCheck", ["no finite bounds", "no compute_reward"]),
     ("OneAtATime", ["does not take a batch of goals"]),
     ("Dense", ["rewards are dense"]),
     ("Nested", ["'observation' is nested"]),
@@ -314,6 +314,8 @@ def test_objects_are_refused_with_a_sentence():
         clearning.train(env=goal_worlds.Dense(), max_episode_steps=5)
     with pytest.raises(clearning.UsageError, match="set parallel_envs to 1"):
         clearning.train(env=goal_worlds.Point(), max_episode_steps=5, parallel_envs=2, quiet=True, **TINY)
+    with pytest.raises(clearning.UsageError, match="option 'map' is a set"):
+        clearning.train(env=POINT, env_options={"map": {1, 2}})
     with pytest.raises(clearning.UsageError, match="vector environment"):
         clearning.train(env=gymnasium.make_vec(POINT, num_envs=1))
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
 from clearning.config import Config
 from clearning.envs.external import (
@@ -63,7 +64,10 @@ def check_env(
     """Everything that would not work in an environment, by its id or as an object, and what it is like."""
     report = EnvReport(env if isinstance(env, str) else name_of(env))
     limits = {"max_episode_steps": max_episode_steps} if max_episode_steps else {}
-    opened = open_by_name(report.name, {**(options or {}), **limits}) if isinstance(env, str) else env
+    if isinstance(env, str):
+        opened = open_by_name(report.name, {**(options or {}), **limits})
+    else:
+        opened = TimeLimit(env, max_episode_steps) if max_episode_steps else env
     try:
         report.objections, probe = find_objections(opened)
         limit = max_episode_steps or episode_limit(opened)

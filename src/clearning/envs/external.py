@@ -4,6 +4,7 @@ import contextlib
 import copy
 import importlib.util
 import io
+import json
 import os
 import re
 import weakref
@@ -14,6 +15,7 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from jax import Array
 
 from clearning.envs import worker
@@ -55,7 +57,11 @@ class ExternalEnv:
         if max_episode_steps and isinstance(env, str):
             self.options["max_episode_steps"] = max_episode_steps
         self.by_name = isinstance(env, str)
-        self.env = open_by_name(self.name, self.options) if isinstance(env, str) else env
+        if isinstance(env, str):
+            _refuse_complex(self.options)
+            self.env = open_by_name(self.name, self.options)
+        else:
+            self.env = TimeLimit(env, max_episode_steps) if max_episode_steps else env
         self.action_repeat, self.processes = action_repeat, processes
         objections, probe = find_objections(self.env)
         if objections or probe is None:
@@ -72,8 +78,9 @@ class ExternalEnv:
 
     def reached(self, achieved: Array, goal: Array) -> Array:
         """The environment's own check, callable inside jit and vmap; it sees whole batches at once."""
-        if isinstance(self.env.unwrapped, GymnasiumGoalEnv):  # it is JAX underneath
-            return self.env.unwrapped.functional.reached(achieved, goal)
+        check = getattr(self.env.get_wrapper_attr("compute_reward"), "__self__", None)
+        if isinstance(check, GymnasiumGoalEnv):  # it is JAX underneath
+            return check.functional.reached(achieved, goal)
         shape = jax.ShapeDtypeStruct(achieved.shape[:-1], bool)
         return jax.pure_callback(self.reached_now, shape, achieved, goal, vmap_method="broadcast_all")
 
@@ -119,6 +126,18 @@ class ExternalEnv:
     def close(self) -> None:
         self._finish()
         self._pool = None
+
+
+def _refuse_complex(options: Mapping[str, Any]) -> None:
+    """Options travel to other processes, and into the run folder, as JSON."""
+    for name, value in options.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise UsageError(
+                f"The environment's option '{name}' is a {type(value).__name__}: with an id, options must be "
+                f"numbers, texts or lists of them; else give the environment as an object."
+            ) from None
 
 
 def open_by_name(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
