@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import jax
 
 from clearning.agent import Agent, NetworkBuilder
 from clearning.config import Config, replace_settings
@@ -152,11 +151,6 @@ def _run(
     try:
         with progress_display(title, quiet) as show, tensorboard_rows(folder, tensorboard) as log_row:
             return run_training(env, config, seed, folder, callbacks, network, show, log_row)
-    except jax.errors.JaxRuntimeError as error:
-        if not isinstance(env, ExternalEnv) or env.failure is None:
-            raise
-        kept = f" The last checkpoint is kept in {folder.path}." if folder else ""
-        raise ClearningError(f"{env.failure}.{kept}") from error
     finally:
         if isinstance(env, ExternalEnv):
             env.close()

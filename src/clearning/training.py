@@ -185,8 +185,10 @@ class Training:
     def count_losses(self, metrics: Metrics, updates: int) -> None:
         self.counters.updates += updates
         loss = float(metrics["loss"])
+        kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
+        if failure := getattr(self.env, "failure", ""):  # the update went by a check that failed
+            raise ClearningError(f"{failure}.{kept}")
         if not np.isfinite(loss):
-            kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
             raise ClearningError(
                 f"The loss is no longer finite at update {int(self.learner.updates)}: "
                 f"try a smaller --learning-rate.{kept}"

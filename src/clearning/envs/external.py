@@ -70,7 +70,7 @@ class ExternalEnv:
             raise UnsuitableEnvironment(f"{self.name} cannot be trained on: {objections[0]}{more}{hint}.")
         self.spec = spec_of(self.env, self.name, max_episode_steps, action_repeat, probe)
         self.best_reward = float(rewards_of(self.env)(probe.desired[:1], probe.desired[:1])[0])
-        self.failure: str | None = None
+        self.failure = ""  # what its check raised inside JAX
         self._pool: Pool | None = None
         self._finish: Callable[[], Any] = lambda: None
 
@@ -82,7 +82,15 @@ class ExternalEnv:
         if isinstance(check, GymnasiumGoalEnv):  # it is JAX underneath
             return check.functional.reached(achieved, goal)
         shape = jax.ShapeDtypeStruct(achieved.shape[:-1], bool)
-        return jax.pure_callback(self.reached_now, shape, achieved, goal, vmap_method="broadcast_all")
+        return jax.pure_callback(self._reached_inside, shape, achieved, goal, vmap_method="broadcast_all")
+
+    def _reached_inside(self, achieved: Any, goal: Any) -> np.ndarray:
+        # JAX would print what a callback raises and hide it in an error of its own, so it is kept for later.
+        try:
+            return self.reached_now(achieved, goal)
+        except EnvironmentFailed as error:
+            self.failure = str(error)
+            return np.zeros(np.shape(achieved)[:-1], bool)
 
     def reached_now(self, achieved: Any, goal: Any) -> np.ndarray:
         achieved, goal = np.broadcast_arrays(np.asarray(achieved), np.asarray(goal))
@@ -91,9 +99,7 @@ class ExternalEnv:
             reward = rewards_of(self.env)(achieved.reshape(-1, size), goal.reshape(-1, size))
             return (reward >= self.best_reward - 1e-6).reshape(achieved.shape[:-1])
         except Exception as error:
-            # JAX hides what a callback raises in an error of its own.
-            self.failure = f"{self.name}: its compute_reward raised {told(error)}"
-            raise EnvironmentFailed(self.failure) from error
+            raise EnvironmentFailed(f"{self.name}: its compute_reward raised {told(error)}") from error
 
     # Stepping -----------------------------------------------------------------------------------
 
