@@ -316,7 +316,7 @@ def _is_env(argument: str) -> bool:
 
 def _safe(name: str) -> str:
     """An environment's id as the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")
+    return re.sub(r"[^\w.]+", "-", name).strip("-.")
 
 
 def _print_overview() -> None:
