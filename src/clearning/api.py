@@ -1,5 +1,6 @@
 """What a user imports: train, resume and load."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,16 @@ import gymnasium
 
 from clearning.agent import Agent, NetworkBuilder
 from clearning.config import Config, replace_settings
-from clearning.envs import ExternalEnv, make_world
-from clearning.errors import UsageError
+from clearning.envs import ExternalEnv, is_gymnasium_id, make_world
+from clearning.errors import ClearningError, UsageError
+from clearning.files import load_arrays, spec_from_dict
 from clearning.presets import gymnasium_defaults
 from clearning.presets import preset as find_preset
 from clearning.progress import progress_display
 from clearning.runs import RunFolder, run_folders
 from clearning.tensorboard import tensorboard_rows
 from clearning.training import Callbacks, run_training
+from clearning.types import EnvSpec
 
 
 def train(
@@ -34,24 +37,19 @@ def train(
 
     preset: a preset's name or a whole Config; without either, the default settings (those for Gymnasium
         environments where `env` is one).
-    env: a Gymnasium id or environment, or your own in JAX (see `clearning.GoalEnv`); else the config's.
+    env: a Gymnasium id, a gymnasium.Env (one episode at a time, so parallel_envs is then 1), or your own in
+        JAX (see `clearning.GoalEnv`); else the config's.
     preset_name: what to call a Config in the run folder, where it started from a preset.
     out: a run folder to write metrics, checkpoints and the agent to; without it, nothing is written.
     network: a function (spec, config, key) -> network, for your own (see `clearning.Network`).
     settings: single settings by their names in `Config`.
     """
-    if isinstance(preset, Config):
-        config = preset
-    elif preset:
-        config = find_preset(preset)
-    else:
-        config = gymnasium_defaults() if isinstance(env, str | gymnasium.Env) else Config()
-    if isinstance(env, str):
-        settings, env = settings | {"env": env}, None
-    config = replace_settings(config, settings)
-    folder = RunFolder(out) if out is not None else None
-    name = preset if isinstance(preset, str) else preset_name
+    config, name = _settings(preset, env, preset_name, settings)
+    env = None if isinstance(env, str) else env
     world = make_world(config, env)
+    if env is not None:
+        config = replace(config, env=world.spec.name)
+    folder = RunFolder(out) if out is not None else None
     if tensorboard and folder is None:
         raise UsageError("TensorBoard files need a run folder: give `out`.")
     if folder:
@@ -59,6 +57,29 @@ def train(
             config, seed, name, {"custom_env": env is not None, "custom_network": network is not None}
         )
     return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+
+
+def _settings(
+    preset: str | Config | None, env: Any, preset_name: str | None, settings: dict[str, Any]
+) -> tuple[Config, str | None]:
+    """The config that was asked for, and the name of the preset that it is, or started from."""
+    if isinstance(env, str):
+        settings = settings | {"env": env}
+    named = settings.get("env", "")
+    gym = isinstance(env, gymnasium.Env) or is_gymnasium_id(named)
+    if isinstance(preset, Config):
+        start = preset
+    elif preset:
+        start = find_preset(preset)
+    else:
+        start = gymnasium_defaults() if gym else Config()
+    other = env is not None and named != start.env
+    if other:  # another environment has other options, and is not what the preset is for
+        settings = {"env_options": {}} | settings
+    if isinstance(env, gymnasium.Env) and not isinstance(preset, Config):
+        settings = {"parallel_envs": 1} | settings
+    name = preset if isinstance(preset, str) else preset_name
+    return replace_settings(start, settings), None if other else name
 
 
 def resume(
@@ -78,7 +99,30 @@ def resume(
     if record.get("custom_network") and network is None:
         raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
     world = make_world(config, env)
+    _refuse_changed_spaces(folder, world.spec)
     return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+
+
+def _refuse_changed_spaces(folder: RunFolder, now: EnvSpec) -> None:
+    """An environment may have changed since a run was trained on it."""
+    if not (folder.checkpoint_file.is_file() and folder.agent_file.is_file()):
+        return
+    then = spec_from_dict(load_arrays(folder.agent_file)[1].get("spec", {}))
+    words = {
+        "observations": lambda s: f"{s.observation_size} numbers",
+        "goals": lambda s: f"{s.goal_size} numbers",
+        "actions": lambda s: f"{len(s.action_low)} numbers" if s.continuous else f"{s.num_actions} choices",
+        "bounds of observations": lambda s: (s.observation_low, s.observation_high),
+        "bounds of goals": lambda s: (s.goal_low, s.goal_high),
+        "bounds of actions": lambda s: (s.action_low, s.action_high),
+    }
+    for what, tell in words.items():
+        if tell(then) != tell(now):
+            detail = "" if what.startswith("bounds") else f": {tell(then)} then, {tell(now)} now"
+            raise ClearningError(
+                f"{folder.path} cannot go on: the {what} of {now.name} are not what they were{detail}. "
+                f"Train anew, or bring the environment back as it was."
+            )
 
 
 def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent:

@@ -1,11 +1,13 @@
-"""The command line: `clearning train`, `eval`, `plot`, `presets`, `resume`, `oracle`."""
+"""The command line: `clearning train`, `eval`, `plot`, `presets`, `resume`, `oracle`, `check-env`."""
 
 import difflib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +27,10 @@ class TrainArgs:
 
     Every setting of the preset can be changed by its name, as in
     `clearning train dubins-car --episodes 300 --hidden 128 128`.
+
+    Any Gymnasium environment with goals needs no preset, only its id, as in
+    `clearning train --env FetchPickAndPlace-v4 --env-steps 500000`; your own goes by module:Id, as in
+    `--env my_package:Robot-v0`. `clearning check-env ID` says beforehand whether one can be trained on.
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
@@ -33,7 +39,7 @@ class TrainArgs:
     seeds: str = ""
     """Several seeds, one run folder each, as in 0-4 or 0,3,7."""
     out: str = ""
-    """The run folder (with --seeds, the folder above them). Default: runs/PRESET/seed-N."""
+    """The run folder; with --seeds, the folder above them. Default: runs/PRESET/seed-N or runs/ENV/seed-N."""
     tensorboard: bool = False
     """Also write TensorBoard event files (needs the extra `tensorboard`)."""
 
@@ -105,13 +111,28 @@ class OracleArgs:
     """Options of the environment, as in `--env-options stochastic True`."""
 
 
-def _train(preset_name: str, args: TrainArgs) -> None:
+@dataclass(frozen=True)
+class CheckEnvArgs:
+    """Tell whether a Gymnasium environment can be trained on, what it is like, and all that would not work.
+
+    It is reset and stepped with random actions for a moment. Exit code 0 if it can be trained on, else 1.
+    """
+
+    env: Positional[str]
+    """The Gymnasium id, as in FetchPickAndPlace-v4; your own goes by module:Id, as in my_package:Robot-v0."""
+    env_options: dict[str, bool | int | float | str] = field(default_factory=dict)
+    """Options of the environment, as in `--env-options reward_type sparse`."""
+    max_episode_steps: int = 0
+    """Steps of an episode at most; 0 for the environment's own limit."""
+
+
+def _train(preset_name: str | None, args: TrainArgs) -> None:
     from clearning.api import train
     from clearning.envs import make_world
 
     make_world(args.config)  # a bad environment is better told before any folder is made
     seeds = _parse_seeds(args.seeds) if args.seeds else [args.seed]
-    parent = Path(args.out) if args.out else Path("runs") / preset_name
+    parent = Path(args.out) if args.out else Path("runs") / (preset_name or _safe(args.config.env))
     runs = [parent / f"seed-{s}" if args.seeds or not args.out else parent for s in seeds]
     for run in runs:  # all are checked before the first trains
         if (run / "config.json").exists():
@@ -176,12 +197,32 @@ def _oracle(args: OracleArgs) -> None:
             print(f"{name}: {value}")
 
 
+def _check_env(args: CheckEnvArgs) -> None:
+    from clearning.envs import ENVIRONMENTS, check_env
+    from clearning.envs.gymnasium_env import IDS
+
+    if args.env in ENVIRONMENTS:
+        id_ = next(i for i, name in IDS.items() if name == args.env)
+        raise UsageError(f"{args.env} is our own and works; as a Gymnasium environment its id is {id_}.")
+    report = check_env(args.env, args.env_options, args.max_episode_steps)
+    for name, text in report.findings.items():
+        print(f"{name}: {text}")
+    for text in report.warnings:
+        print(f"Note: {text}.")
+    for text in report.objections:
+        print(f"Will not work: {text}.")
+    if not report.trainable:
+        raise ClearningError(f"{args.env} cannot be trained on, for the reasons above.")
+    print(f"{args.env} can be trained on: `clearning train --env {args.env}`.")
+
+
 COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "eval": (EvalArgs, _eval),
     "plot": (PlotArgs, _plot),
     "presets": (PresetsArgs, _presets),
     "resume": (ResumeArgs, _resume),
     "oracle": (OracleArgs, _oracle),
+    "check-env": (CheckEnvArgs, _check_env),
 }
 
 
@@ -224,25 +265,58 @@ def _dispatch_train(rest: list[str]) -> None:
     from clearning.presets import PRESETS, describe_preset, preset
 
     if not rest or rest[0] in ("-h", "--help"):
-        print("usage: clearning train PRESET [--seed N | --seeds 0-4] [--out DIR] [--SETTING VALUE ...]\n")
+        print("usage: clearning train PRESET [--seed N | --seeds 0-4] [--out DIR] [--SETTING VALUE ...]")
+        print("       clearning train --env ID [the same]\n")
         print(inspect.getdoc(TrainArgs))
         print("\nPresets (`clearning train PRESET --help` lists every setting with the preset's value):")
         for name in PRESETS:
             print(f"  {name}")
         if not rest:
-            raise UsageError("train needs a preset, as in `clearning train dubins-car`.")
+            raise UsageError(
+                "train needs a preset, as in `clearning train dubins-car`, or an environment, as in "
+                "`clearning train --env FetchReach-v4`."
+            )
         return
     if rest[0].startswith("-"):
-        raise UsageError("The preset comes first, as in `clearning train dubins-car --seed 1`.")
-    name, default = rest[0], preset(rest[0])
+        name, rest = None, ["", *rest]
+        default, about = _without_preset(rest), "Without a preset, settings start from those below."
+    else:
+        name, default = rest[0], preset(rest[0])
+        about = f"This preset: {describe_preset(name)}"
     args = tyro.cli(
         Annotated[TrainArgs, tyro.conf.arg(name="")],
         args=rest[1:],
         default=TrainArgs(config=default),
-        prog=f"clearning train {name}",
-        description=f"{inspect.getdoc(TrainArgs)}\n\nThis preset: {describe_preset(name)}",
+        prog=f"clearning train {name}" if name else "clearning train",
+        description=f"{inspect.getdoc(TrainArgs)}\n\n{about}",
     )
+    if args.config.env != default.env:  # another environment has other options, and no preset's name
+        name = None
+        if args.config.env_options == default.env_options:
+            args = replace(args, config=replace(args.config, env_options={}))
     _train(name, args)
+
+
+def _without_preset(rest: list[str]) -> Config:
+    """What settings start from where only an environment is given."""
+    from clearning.envs import is_gymnasium_id
+    from clearning.presets import gymnasium_defaults
+
+    given = [arg.partition("=")[2] or following for arg, following in pairwise([*rest, ""]) if _is_env(arg)]
+    if not given:
+        raise UsageError(
+            "The preset comes first, as in `clearning train dubins-car --seed 1`; without one, give --env."
+        )
+    return replace(gymnasium_defaults() if is_gymnasium_id(given[-1]) else Config(), env=given[-1])
+
+
+def _is_env(argument: str) -> bool:
+    return argument == "--env" or argument.startswith("--env=")
+
+
+def _safe(name: str) -> str:
+    """An environment's id as the name of a folder."""
+    return re.sub(r"[^\w.]+", "-", name).strip("-.")
 
 
 def _print_overview() -> None:

@@ -53,9 +53,9 @@ def _plain_lines(title: str) -> Callable[[Status], None]:
 
 def describe(status: Status) -> str:
     """The numbers that matter, in one line."""
-    count = status.counters
+    count, of = status.counters, status.config.episodes
     parts = [
-        f"{count.episodes}/{status.config.episodes} episodes",
+        f"{count.episodes}{f'/{of}' if of else ''} episodes",
         f"{count.env_steps:,} steps",
         f"{status.updates_per_second:,.0f} updates/s",
     ]

@@ -65,6 +65,7 @@ class Counters:
     updates: int = 0
     seconds: float = 0.0
     finished: bool = False
+    owes_evaluation: bool = False
     recent_success: tuple[bool, ...] = ()
     losses: tuple[float, ...] = ()
     metrics_bytes: int = 0

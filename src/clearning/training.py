@@ -82,6 +82,10 @@ def run_training(
     times: deque[float] = deque(maxlen=20)  # seconds of an update in the latest iterations
 
     with catch_signals() as caught:
+        if training.counters.owes_evaluation:
+            with training.saved_if_environment_fails():
+                log_row(training.evaluate())
+            training.save()
         while not training.counters.finished:
             began = time.perf_counter()
             count = training.counters
@@ -106,7 +110,8 @@ def run_training(
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
             if training.is_due(config.evaluate_every):
-                last_evaluation = training.evaluate()
+                with training.saved_if_environment_fails():
+                    last_evaluation = training.evaluate()
                 log_row(last_evaluation)
                 go_on &= training.call(callbacks.after_evaluation, **last_evaluation)
             # The median passes over the iterations that compile.
@@ -186,8 +191,10 @@ class Training:
         self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
         self.counters.updates += engine.chunk
         loss = float(metrics["loss"])
+        kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
+        if failure := getattr(self.env, "failure", ""):  # the update went by a check that failed
+            raise ClearningError(f"{failure}.{kept}")
         if not np.isfinite(loss):
-            kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
             raise ClearningError(
                 f"The loss is no longer finite at update {int(self.learner.updates)}: "
                 f"try a smaller --learning-rate.{kept}"
@@ -207,6 +214,7 @@ class Training:
         """Run the test set and write a row of metrics."""
         began = time.perf_counter()
         count = self.counters
+        count.owes_evaluation = True  # should the environment fail now, resuming begins with this row
         agent = self.agent()
         found = evaluate(
             agent.network,
@@ -226,7 +234,7 @@ class Training:
             "learning_rate": float(learning_rate(self.config, self.progress)),
             "seconds": count.seconds,
         }
-        count.losses = ()
+        count.losses, count.owes_evaluation = (), False
         if self.folder:
             count.metrics_bytes = self.folder.append_metrics(row)
         return row

@@ -10,6 +10,7 @@ import gymnasium
 
 from clearning.config import Config
 from clearning.envs.cat_and_mouse import CatAndMouse
+from clearning.envs.check import EnvReport, check_env
 from clearning.envs.dubins_car import DubinsCar
 from clearning.envs.external import ExternalEnv
 from clearning.envs.frozen_lake import FrozenLake
@@ -23,10 +24,13 @@ __all__ = [
     "ENVIRONMENTS",
     "CatAndMouse",
     "DubinsCar",
+    "EnvReport",
     "ExternalEnv",
     "FrozenLake",
     "MiniMaze",
     "TestSet",
+    "check_env",
+    "is_gymnasium_id",
     "make",
     "make_world",
 ]
@@ -43,7 +47,8 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Any:
     """An environment by name, with options by the names of its fields."""
     if name not in ENVIRONMENTS:
         near = difflib.get_close_matches(name, ENVIRONMENTS, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else f" Known: {', '.join(ENVIRONMENTS)}."
+        known = f" Known: {', '.join(ENVIRONMENTS)}, and Gymnasium ids, as in FetchReach-v4."
+        hint = f" Did you mean '{near[0]}'?" if near else known
         raise UsageError(f"There is no environment '{name}'.{hint}")
     kind = ENVIRONMENTS[name]
     known = [f.name for f in fields(kind)]
@@ -53,14 +58,23 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Any:
     return kind(**(options or {}))
 
 
+def is_gymnasium_id(name: str) -> bool:
+    """Whether a name is written as Gymnasium's ids are, as in FetchReach-v4 or my_package:Robot-v0."""
+    return name not in ENVIRONMENTS and bool(re.search(r"[:/]|-v\d+$", name))
+
+
 def make_world(config: Config, env: Any = None) -> Any:
     """The environment that a config names, or a user's own, ready to be trained on."""
     limits = (config.max_episode_steps, config.action_repeat, config.processes)
     if isinstance(env, gymnasium.Env):
-        return ExternalEnv(env, None, *limits)
+        world = ExternalEnv(env, None, *limits)
+        world.refuse_more_than_one(config.parallel_envs)  # better told before any folder is made
+        return world
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise UsageError("This is a vector environment: give a single one, or its id and parallel_envs.")
     if env is not None:
         return _checked(env)
-    if config.env not in ENVIRONMENTS and re.search(r"[:/]|-v\d+$", config.env):
+    if is_gymnasium_id(config.env):
         return ExternalEnv(config.env, config.env_options, *limits)
     return make(config.env, config.env_options)
 

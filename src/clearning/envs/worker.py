@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -59,6 +60,7 @@ class EnvGroup:
         return _rows([self._step(self.envs[i], a) for i, a in zip(which, actions, strict=True)])
 
     def _step(self, env: gymnasium.Env[Any, Any], action: np.ndarray) -> tuple[Any, bool, bool, Any]:
+        action = fitting(env.action_space, action)
         observation, _, terminated, truncated, info = env.step(action)
         for _ in range(self.action_repeat - 1):
             if terminated or truncated:
@@ -69,6 +71,13 @@ class EnvGroup:
     def close(self) -> None:
         for env in self.envs:
             env.close()
+
+
+def fitting(space: Any, action: Any) -> Any:
+    """An action of exactly the type, and within exactly the bounds, that an action space asks for."""
+    if isinstance(space, gymnasium.spaces.Box):  # rounding can lead a little out of bounds
+        return np.clip(action, space.low, space.high).astype(space.dtype)
+    return int(action)
 
 
 def _rows(seen: list[tuple[Any, bool, bool, Any]]) -> Seen:
@@ -86,6 +95,7 @@ def _rows(seen: list[tuple[Any, bool, bool, Any]]) -> Seen:
 def serve(connection: Connection, name: str, options: dict[str, Any], count: int, action_repeat: int) -> None:
     """Answer requests until told to stop, or until nobody is left to ask."""
     group = None
+    warnings.simplefilter("ignore")  # the training opened the environment too, and warned once
     try:
         group = EnvGroup([open_env(name, options) for _ in range(count)], action_repeat)
         connection.send("ready")
@@ -97,16 +107,22 @@ def serve(connection: Connection, name: str, options: dict[str, Any], count: int
     except (EOFError, BrokenPipeError):
         return  # the training is gone
     except Exception as error:
-        text = "".join(traceback.format_exception_only(error)).strip()
-        place = traceback.extract_tb(error.__traceback__)[-1]
         with contextlib.suppress(OSError):
-            connection.send(f"{text} ({place.filename}, line {place.lineno})")
+            connection.send(told(error))
     finally:
         if group:
             group.close()
 
 
+def told(error: Exception) -> str:
+    """An exception in one line, with the place that raised it."""
+    text = " ".join("".join(traceback.format_exception_only(error)).split())
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{text} ({place.filename}, line {place.lineno})"
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which then closes us
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # meant for the training, which saves and then closes us
     recipe = json.loads(sys.argv[1])
     serve(Connection(recipe.pop("file")), **recipe)
