@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -339,7 +339,8 @@ def encode(shown: Iterable[Frame], path: Path, fps: int) -> None:
     except OSError as error:
         raise ClearningError(f"Could not write {path}: {error.strerror or error}.") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _encode_gif(shown: Iterable[Frame], path: Path, fps: int) -> None:

@@ -53,11 +53,13 @@ def _ways(part: Any, env: CatAndMouse, ran: dict[int, Episodes], start: np.ndarr
     # Between the ends of the colour map, of which one is too pale for a line.
     colors = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, len(horizons)))
     caught = False
-    for color, episodes in zip(colors, ran.values(), strict=True):
+    # Hasty ways lie above careful ones, and are thinner: where they coincide, both show.
+    widths = np.linspace(1.1, 2.6, len(horizons))
+    for color, width, episodes in reversed(list(zip(colors, widths, ran.values(), strict=True))):
         for i in range(min(SHOWN, len(episodes.length))):
             length = int(episodes.length[i])
             way = np.asarray(episodes.achieved[i])[: length + 1]
-            ax.plot(*way.T, color=color, lw=1.3, marker=".", ms=3, alpha=0.85, zorder=3.5)
+            ax.plot(*way.T, color=color, lw=width, marker=".", ms=4, zorder=3.5)
             if bool(episodes.dead[i]) and not bool(episodes.success[i]):
                 caught = True
                 ax.plot(*way[-1], "x", color=BLACK, ms=6, mew=1.4, zorder=5)
