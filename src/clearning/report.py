@@ -339,8 +339,11 @@ def oracle(
     start, end = _checked_pair(env, state, goal)
     answer: dict[str, Any] = {"env": name, "state": list(state), "goal": list(goal), "horizon": horizon}
     if isinstance(env, CatAndMouse):  # its actions are a continuum, of which only the value is computed
-        caught = bool(env.is_dead(start)) and not bool(env.reached(env.achieved_goal(start), end))
-        best = 0.0 if caught else float(exact_success(tuple(state[:2]), tuple(goal), horizon)[-1])
+        (x, y, caught), (goal_x, goal_y) = start.tolist(), end.tolist()
+        there = bool(env.reached(jnp.array([x, y]), jnp.array([goal_x, goal_y])))
+        best = 0.0
+        if there or not caught:
+            best = float(exact_success((x, y), (goal_x, goal_y), horizon)[-1])
         return answer | {"probability": best, "method": "dynamic programming on a grid"}
     steps = fewest_steps(env, start, end[None], limit=horizon)
     assert steps is not None

@@ -37,7 +37,8 @@ def ways_past_the_cat(
     best = cat_and_mouse.exact_success(tuple(start[:2].tolist()), tuple(goal.tolist()), agent.max_horizon)
     with styled():
         figure = Figure((WIDTH, 3.7), layout="constrained")
-        left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+        parts: Any = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+        left, right = parts
         _ways(left, env, {h: ran[h] for h in drawn}, start, goal)
         above, below = right.subplots(2, 1, sharex=True)
         _success(above, agent.reach_curve(env.observe(start), goal), best, ran)
