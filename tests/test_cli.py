@@ -2,12 +2,18 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
+from clearning import report
+from clearning.agent import Agent
 from clearning.cli import main
-from clearning.presets import PEERS, PRESETS
-from clearning.runs import METRICS
+from clearning.config import replace_settings
+from clearning.envs import make_world
+from clearning.networks import build_network
+from clearning.presets import PEERS, PRESETS, gymnasium_defaults
+from clearning.runs import METRICS, RunFolder
 
 ROBOTS = {"fetch", "hand", "point"}
 TINY_ROBOT = ["--hidden", "8", "--batch-size", "8", "--updates-per-episode", "1", "--episodes", "4"]
@@ -103,6 +109,106 @@ def test_eval_with_a_fixed_horizon_ends_when_it_has_counted_down(lake_runs, caps
     assert json.loads(out)["success"] >= counted_down["success"]
 
 
+def test_turning_the_dial_sets_promise_beside_success(lake_runs, capsys):
+    code, out, _ = run(capsys, "eval", str(lake_runs), "--dial", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["seeds"] == [0, 1]
+    fixed = [r for r in found["rows"] if "horizon" in r["policy"]]
+    horizons = [r["policy"]["horizon"] for r in fixed]
+    assert horizons[0] == 1
+    assert horizons[-1] == 50
+    assert len(fixed) <= 8
+    assert [r["policy"]["alpha"] for r in found["rows"][len(fixed) :]] == [0.5, 0.7, 0.9, 0.99, 1.0]
+    for row in fixed:
+        assert row["success"] == pytest.approx(np.mean([r["success"] for r in row["runs"]]))
+        assert row["success"] <= row["optimal_success"] + 0.02
+        assert 0 <= row["predicted"] <= 1
+    # One of the rows is what `--horizon` gives.
+    h = str(horizons[1])
+    _, out, _ = run(capsys, "eval", str(lake_runs / "seed-0"), "--horizon", h, "--json")
+    alone, row = json.loads(out), fixed[1]["runs"][0]
+    assert row["success"] == pytest.approx(alone["success"])
+    assert row["optimal_success"] == pytest.approx(alone["optimal_success"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--dial", "--alpha", "0.5"], "give it alone"),
+        (["--dial", "--state", "1,0", "--goal", "1,6"], "give it alone"),
+        (["--episodes", "5"], "--episodes is for Gymnasium's"),
+        (["--dial", "--episodes", "5"], "--episodes is for Gymnasium's"),
+        (["--episodes", "0"], "at least 1"),
+    ],
+)
+def test_eval_refuses_what_does_not_go_together(capsys, lake_runs, arguments, words):
+    code, _, err = run(capsys, "eval", str(lake_runs / "seed-0"), *arguments)
+    assert code == 2
+    assert words in err
+
+
+@pytest.fixture(scope="module")
+def point_run(tmp_path_factory):
+    """An untrained run on a Gymnasium environment."""
+    settings = {"env": "point_goal:PointGoal-v0", "hidden": (8,), "max_horizon": 6}
+    settings |= {"processes": 1, "parallel_envs": 4, "test_episodes": 4}
+    config = replace_settings(gymnasium_defaults(), settings)
+    folder, spec = RunFolder(tmp_path_factory.mktemp("point") / "run"), make_world(config).spec
+    folder.create(config, 0, None, {"custom_env": False, "custom_network": False})
+    folder.append_metrics({"env_steps": 60, "episodes": 10, "updates": 10, "eval_success": 0.5})
+    Agent(build_network(spec, config, jax.random.key(0)), spec, config).save(folder.agent_file)
+    return folder.path
+
+
+def test_eval_of_a_gymnasium_run_says_what_was_held_and_what_was_given(capsys, point_run, monkeypatch):
+    code, out, _ = run(capsys, "eval", str(point_run), "--episodes", "7", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["goals"] == 7
+    assert found["held"] <= found["success"]
+    assert 0 <= found["reached_at_reset"] <= 1
+    monkeypatch.setattr("clearning.report.FINAL_EPISODES", 9)
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, "eval", str(point_run))
+    assert code == 0
+    assert all(word in out for word in ("success, %", "held, %", "at reset, %", " 9 "))
+    assert not any(word in out for word in ("optimum", "ratio", "paper"))
+    _, out, _ = run(capsys, "eval", str(point_run), "--dial")
+    assert "α = 0.99" in out
+    assert "h = 6" in out
+    assert "optimum" not in out
+    code, _, err = run(capsys, "eval", str(point_run), "--state", "0,0", "--goal", "1,1")
+    assert (code, "draws its own" in err) == (2, True)
+
+
+def test_the_widest_tables_fit_80_columns(capsys, monkeypatch):
+    """Three seeds of the car, whose strata, optimum and paper's figures fill every column."""
+    monkeypatch.setenv("COLUMNS", "80")
+    part = {"goals": 192, "steps": 14.123, "optimal_steps": 13.9, "distance": 14.0}
+    runs = []
+    for seed, success in enumerate((0.9896, 1.0, 0.9948)):
+        one = part | {"success": success, "steps": 14.1 + seed, "distance": 14.0 + seed}
+        one["optimal_steps"] = 13.9 + 0.01 * seed
+        strata = dict.fromkeys(("easy", "medium", "hard"), one)
+        runs.append(one | {"by_stratum": strata, "preset": "dubins-car", "seed": seed, "env_steps": 22_000})
+    report.print_evaluation({"runs": runs, "success_over_seeds": {"interval": [0.99, 1.0]}})
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.lstrip().startswith("paper") for line in lines) == 4
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert any("86.15 ± " in line for line in lines)  # whole, not wrapped
+    assert sum("±" in line for line in lines) == 8  # no cell goes on in a second line
+
+
+def test_horizons_of_the_dial_lie_where_c_rises():
+    curve = np.clip(np.arange(1, 51) - 10, 0, 10) / 10
+    found = report.telling_horizons(curve)
+    assert (found[0], found[-1]) == (1, 50)
+    assert sum(10 <= h <= 20 for h in found) >= 4
+    assert report.telling_horizons(np.zeros(50))[-1] == 50
+    assert report.telling_horizons(np.linspace(0, 1, 3)) == (1, 2, 3)
+
+
 def test_eval_of_one_pair_stands_beside_the_exact_value(lake_runs, capsys):
     arguments = ["--state", "1,0", "--goal", "1,6", "--horizon", "6", "--rollouts", "500", "--json"]
     _, out, _ = run(capsys, "eval", str(lake_runs / "seed-0"), *arguments)
@@ -153,6 +259,17 @@ def test_oracle_on_the_other_worlds(capsys):
     assert (found["probability"], found["fewest_steps"]) == (1.0, 3)
     assert found["by_action"]["forward straight"] == 1.0
     assert found["by_action"]["stay"] == 0.0
+
+
+def test_oracle_past_the_cat(capsys):
+    pair = ["--state", "1,5,0", "--goal", "9,5", "--json"]
+    known = []
+    for h in ("7", "8", "12"):
+        code, out, _ = run(capsys, "oracle", "cat-and-mouse", *pair, "--horizon", h)
+        assert code == 0
+        known.append(json.loads(out)["probability"])
+    assert known[0] == 0.0
+    assert known[0] < known[1] < known[2] < 1
 
 
 @pytest.mark.parametrize(

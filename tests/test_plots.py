@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -14,13 +15,14 @@ import clearning
 from clearning import UsageError, plots
 from clearning.agent import Agent
 from clearning.config import replace_settings
-from clearning.envs import DubinsCar, FrozenLake, MiniMaze, frozen_lake, search
+from clearning.envs import CatAndMouse, DubinsCar, FrozenLake, MiniMaze, cat_and_mouse, frozen_lake, search
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import ClearningError
-from clearning.evaluate import exact_c
+from clearning.evaluate import exact_c, run_episodes, run_horizons
 from clearning.networks import build_network
 from clearning.plots import learning
-from clearning.presets import preset
+from clearning.presets import gymnasium_defaults, preset
+from clearning.rollout import Dial
 from clearning.runs import RunFolder, run_folders
 
 TINY = {"episodes": 20, "hidden": (8,), "updates_per_episode": 4, "batch_size": 32}
@@ -330,3 +332,66 @@ def test_goals_are_spread_out():
     between = np.abs(chosen[:, None] - chosen).max(-1) + 99 * np.eye(12)
     assert between.min() >= 4
     assert len(plots.spread_out(goals[:5], np.array([6.0, 6.0]), 12)) == 5
+
+
+# Cat and mouse, and Gymnasium ----------------------------------------------------------------------
+
+
+class AroundTheCat:
+    """Straight at the goal when in a hurry, past the cat's north when there is time."""
+
+    def curve(self, observation, goal):
+        hurry = jnp.arange(1, 25) < 14
+        return jnp.stack([jnp.where(hurry, 2.0, 0.0), jnp.where(hurry, 0.0, 2.0)])
+
+    def propose(self, observation, goal, index, horizon):
+        over = jnp.where(observation[0] < 7.0, jnp.array([5.0 + 2.5, 9.5]), goal)
+        toward = jnp.where(index == 0, goal, over) - observation
+        return toward / jnp.maximum(jnp.linalg.norm(toward), 1.0)
+
+
+def test_the_way_past_the_cat_widens_with_time():
+    config = SimpleNamespace(alpha=0.9, vote=0, skip_ruled_out=False)
+    curve = lambda s, g: np.linspace(0.0, 1.0, 24)  # noqa: E731
+    agent = SimpleNamespace(network=AroundTheCat(), max_horizon=24, config=config, reach_curve=curve)
+    figure = plots.ways_past_the_cat(agent, CatAndMouse(), horizons=(8, 24, 40), rollouts=60)
+    left, above, below = figure.axes
+    lines = {line.get_label(): line.get_ydata() for line in above.lines}
+    best = 100 * cat_and_mouse.exact_success(cat_and_mouse.START, cat_and_mouse.GOAL, 24)
+    np.testing.assert_allclose(lines["exact optimum"], best)
+    assert (lines["success"][:7] == 0).all()
+    assert (lines["success"] <= best + 25).all()  # 60 rollouts: four standard errors
+    horizons, nearest = below.lines[0].get_data()
+    assert horizons[0] == 8
+    assert nearest[0] == pytest.approx(0.0, abs=0.1)
+    assert len([line for line in left.lines if len(line.get_xdata()) > 2]) >= 3
+    with pytest.raises(UsageError, match="cat-and-mouse, not mini-maze"):
+        plots.ways_past_the_cat(agent, MiniMaze())
+
+
+def test_many_horizons_run_as_each_alone_would():
+    env, network = CatAndMouse(), AroundTheCat()
+    start, goal = np.tile(np.float32([1, 5, 0]), (40, 1)), np.tile(np.float32([9, 5]), (40, 1))
+    many = dict(zip((8, 20), run_horizons(network, env, 3, start, goal, (8, 20)), strict=True))
+    config = SimpleNamespace(skip_ruled_out=False)
+    for h, found in many.items():
+        alone = run_episodes(network, env, config, Dial(horizon=h), 3, start, goal)
+        np.testing.assert_array_equal(found.success, alone.success)
+        np.testing.assert_array_equal(found.length, alone.length)
+        np.testing.assert_array_equal(found.dead, alone.dead)
+
+
+def test_a_gymnasium_run_gets_the_learning_curve(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path / "run")
+    config = replace_settings(gymnasium_defaults(), {"env": "FetchReach-v4"})
+    run.create(config, 0, "fetch-reach", {"custom_env": False, "custom_network": False})
+    for steps, success in ((400, 0.1), (800, 0.3)):
+        run.append_metrics({"env_steps": steps, "eval_success": success, "eval_steps": 20.0})
+    run.agent_file.write_bytes(b"")
+    assert [p.stem for p in plots.plot_run(run.path)] == ["learning_curves"]
+    rows = run.metrics() | {"eval_held": np.array([0.05, 0.2])}
+    monkeypatch.setattr(RunFolder, "metrics", lambda self: rows)
+    left = plots.learning_curves([run]).axes[0]
+    lines = {line.get_label(): line.get_ydata() for line in left.lines}
+    np.testing.assert_allclose(lines["test, at any step"], [10, 30])
+    np.testing.assert_allclose(lines["test, at the last step"], [5, 20])

@@ -1,4 +1,4 @@
-"""The command line: `clearning train`, `eval`, `plot`, `presets`, `resume`, `oracle`, `check-env`."""
+"""The command line: `clearning train`, `eval`, `plot`, `video` and the other commands below."""
 
 import difflib
 import inspect
@@ -74,6 +74,10 @@ class EvalArgs:
     """Go to this goal only, as in 1,6 (with --state)."""
     rollouts: int = 1000
     """Episodes for --state and --goal."""
+    episodes: int | None = None
+    """Gymnasium environments: fresh episodes to test on. Default: 500; with --dial as many as in training."""
+    dial: bool = False
+    """Turn the dial instead: success and steps for several horizons counted down and several alphas."""
     eval_seed: int = 0
     """Random seed of the evaluation."""
 
@@ -86,6 +90,26 @@ class PlotArgs:
     """A run folder, or a folder of several seeds."""
     out: str = ""
     """Where to put them. Default: RUN/figures."""
+
+
+@dataclass(frozen=True)
+class VideoArgs:
+    """Film an agent reaching goals, with C over the horizons beside it (MP4, or GIF without an encoder)."""
+
+    run: Positional[str]
+    """A run folder, or a folder of several seeds, of which the first is filmed."""
+    episodes: int = 5
+    """Episodes to film."""
+    out: str = ""
+    """The file, ending in .mp4 or .gif. Default: RUN/video.mp4, or .gif where no encoder is installed."""
+    alpha: float | None = None
+    """The dial: the smallest horizon with this share of the best probability. Default: the run's own."""
+    horizon: int | None = None
+    """Act for a fixed horizon instead: it counts down, and the episode ends at 0."""
+    seed: int = 0
+    """Random seed of the episodes."""
+    fps: int = 6
+    """Steps shown per second."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +181,19 @@ def _eval(args: EvalArgs) -> None:
     dial = report.dial_from(args.alpha, args.horizon, args.receding)
     if bool(args.state) != bool(args.goal):
         raise UsageError("--state and --goal go together: give both or neither.")
+    if args.episodes is not None and args.episodes < 1:
+        raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
+    if args.dial:
+        if dial or args.state:
+            raise UsageError("--dial tries many horizons and alphas on the test goals: give it alone.")
+        turned = report.turn_dials(args.run, args.eval_seed, args.episodes)
+        print(json.dumps(turned)) if args.json else report.print_dials(turned)
+        return
     if args.state:
         pair = (_parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal"))
         found = report.evaluate_pair(args.run, dial, *pair, args.rollouts, args.eval_seed)
     else:
-        found = report.evaluate_runs(args.run, dial, args.eval_seed)
+        found = report.evaluate_runs(args.run, dial, args.eval_seed, args.episodes)
     if args.json:
         print(json.dumps(found))
     else:
@@ -173,6 +205,14 @@ def _plot(args: PlotArgs) -> None:
 
     for path in plot_run(args.run, args.out or None):
         print(path)
+
+
+def _video(args: VideoArgs) -> None:
+    from clearning.report import dial_from
+    from clearning.video import write_video
+
+    dial = dial_from(args.alpha, args.horizon, receding=False)
+    print(write_video(args.run, args.out or None, args.episodes, dial, args.seed, args.fps))
 
 
 def _presets(args: PresetsArgs) -> None:
@@ -219,6 +259,7 @@ def _check_env(args: CheckEnvArgs) -> None:
 COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "eval": (EvalArgs, _eval),
     "plot": (PlotArgs, _plot),
+    "video": (VideoArgs, _video),
     "presets": (PresetsArgs, _presets),
     "resume": (ResumeArgs, _resume),
     "oracle": (OracleArgs, _oracle),

@@ -1,7 +1,7 @@
 """How good a network's policy is: success, steps, distance, by stratum and beside the optimum."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ from jax import Array
 from scipy import stats
 
 from clearning.config import Config
+from clearning.core.horizons import horizon_left, voted_action
 from clearning.core.tabular import FiniteMDP, estimate_mdp, optimal_c
 from clearning.envs.external import ExternalEnv
 from clearning.envs.search import NEVER, fewest_steps
@@ -96,6 +97,35 @@ def run_episodes(
     return _rollouts(
         network, env, jax.random.key(seed), state, jnp.asarray(goal), dial, steps, config.skip_ruled_out
     )
+
+
+@eqx.filter_jit
+def _counted_down(
+    network: Any, env: Any, key: Array, state: Any, goal: Array, horizon: Array, steps: int
+) -> Episodes:
+    def act(_key: Array, observation: Array, goal: Array, step: Array) -> Array:
+        left = horizon_left(horizon, step)
+        values = jax.nn.sigmoid(network.curve(observation, goal))
+        best = voted_action(values, left, 0)
+        return network.propose(observation, goal, best, left) if env.spec.continuous else best
+
+    return collect(env, act, key, state, goal, steps)
+
+
+def run_horizons(
+    network: Any, env: Any, seed: int, state: Any, goal: np.ndarray, horizons: Sequence[int]
+) -> Iterator[Episodes]:
+    """`run_episodes` for many fixed horizons counted down, compiled once: the longest serves for all."""
+    state = jax.tree.map(jnp.asarray, state)
+    key = jax.random.key(seed)
+    for h in horizons:
+        found = _counted_down(network, env, key, state, jnp.asarray(goal), jnp.int32(h), max(horizons))
+        late = np.asarray(found.length) > h  # what came after the horizon does not count
+        yield found._replace(
+            length=np.minimum(np.asarray(found.length), h),  # pyright: ignore[reportArgumentType]
+            success=np.asarray(found.success) & ~late,  # pyright: ignore[reportArgumentType]
+            dead=np.asarray(found.dead) & ~late,  # pyright: ignore[reportArgumentType]
+        )
 
 
 def evaluate(

@@ -5,6 +5,7 @@
 - policy_by_horizon: frozen lake, the most likely way for several horizons (figure 3a)
 - heat_maps: how surely each goal is reached in time, beside the truth (figure 3b)
 - horizon_curve: C against the horizon, beside the truth
+- ways_past_the_cat: cat and mouse, ways, success and distance from the cat by horizon (figure 1a)
 """
 
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from clearning.agent import Agent
-from clearning.envs import FrozenLake, make
+from clearning.envs import ENVIRONMENTS, CatAndMouse, FrozenLake, make
+from clearning.plots.cat import ways_past_the_cat
 from clearning.plots.curves import goals_of, horizon_curve, viewpoint
 from clearning.plots.learning import learning_curves, shared_config
 from clearning.plots.paths import most_likely_way, policy_by_horizon, spread_out, trajectories
@@ -35,6 +37,7 @@ __all__ = [
     "spread_out",
     "trajectories",
     "viewpoint",
+    "ways_past_the_cat",
 ]
 
 
@@ -50,7 +53,8 @@ def plot_run(run: str | Path, out: str | Path | None = None) -> list[Path]:
         drawn = {"learning_curves": learning_curves(folders)}
         agent_file = folders[0].agent_file
         # Maps and exact answers need our environments; a network of one's own cannot be built from here.
-        if not record.get("custom_env") and not record.get("custom_network") and agent_file.is_file():
+        ours = config.env in ENVIRONMENTS and not record.get("custom_env")
+        if ours and not record.get("custom_network") and agent_file.is_file():
             agent, env = Agent.load(agent_file), make(config.env, config.env_options)
             drawn |= agent_figures(agent, env)
         return [save(figure, path / f"{name}.png") for name, figure in drawn.items()]
@@ -58,6 +62,8 @@ def plot_run(run: str | Path, out: str | Path | None = None) -> list[Path]:
 
 def agent_figures(agent: Agent, env: Any) -> dict[str, Figure]:
     """The figures of one agent by name: those that its environment calls for."""
+    if isinstance(env, CatAndMouse):
+        return {"ways_past_the_cat": ways_past_the_cat(agent, env)}
     figures = {"heat_maps": heat_maps, "horizon_curve": horizon_curve}
     if isinstance(env, FrozenLake):
         figures["policy_by_horizon"] = policy_by_horizon

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from clearning.config import Config
-from clearning.envs import DubinsCar, make
+from clearning.envs import ENVIRONMENTS, DubinsCar, FrozenLake, MiniMaze, make
 from clearning.envs.search import NEVER
 from clearning.errors import ClearningError, UsageError
 from clearning.plots.curves import is_stochastic, true_steps
-from clearning.plots.style import BLUE, GREEN, GREY, VERMILION, WIDTH, styled
+from clearning.plots.style import BLUE, GREEN, GREY, ORANGE, VERMILION, WIDTH, styled
 from clearning.report import paper_results
 from clearning.runs import RunFolder
 
@@ -23,12 +23,15 @@ def learning_curves(runs: Sequence[RunFolder]) -> Figure:
     config, record = shared_config(runs)
     metrics = [_finished_rows(run) for run in runs]
     custom = bool(record.get("custom_env"))
-    env = None if custom else make(config.env, config.env_options)
+    ours = config.env in ENVIRONMENTS and not custom
+    env = make(config.env, config.env_options) if ours else None
     with styled():
         figure = Figure((WIDTH, 3.3), layout="constrained")
         left, right = figure.subplots(1, 2)
         _curves(left, metrics, "train_success", GREY, "training", scale=100, faint=True)
-        _curves(left, metrics, "eval_success", BLUE, "test", scale=100)
+        held = any("eval_held" in rows for rows in metrics)
+        _curves(left, metrics, "eval_success", BLUE, "test, at any step" if held else "test", scale=100)
+        _curves(left, metrics, "eval_held", ORANGE, "test, at the last step", scale=100)
         paper = None if env is None else _paper_success(config.env, env)
         if paper is not None:
             label = "paper's final, its 483 goals" if config.env == "mini-maze" else "paper's final"
@@ -68,7 +71,7 @@ def _curves(
     """Every seed thin, the mean thick, and a bootstrap interval of the mean around it."""
     seeds = []
     for rows in metrics:
-        known = np.isfinite(rows[column])
+        known = np.isfinite(rows.get(column, np.array([])))
         if known.any():
             seeds.append((rows["env_steps"][known], scale * rows[column][known]))
     if not seeds:
@@ -135,6 +138,8 @@ def _paper_success(name: str, env: Any) -> float | None:
 
 def _mean_optimum(env: Any) -> float | None:
     """The fewest steps to a test goal, on average."""
+    if not isinstance(env, DubinsCar | FrozenLake | MiniMaze):
+        return None
     test = env.test_set()
     steps = true_steps(env, test.state[0], test.goal)
     return float(steps[steps != NEVER].mean())

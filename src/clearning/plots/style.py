@@ -15,7 +15,12 @@ from clearning.errors import ClearningError, UsageError
 
 DPI = 160
 WIDTH = 7.0  # inches: the width of a page's text, so that 8 points stay 8 points
-TITLES = {"frozen-lake": "Frozen lake", "mini-maze": "Mini maze", "dubins-car": "Dubins' car"}
+TITLES = {
+    "frozen-lake": "Frozen lake",
+    "mini-maze": "Mini maze",
+    "dubins-car": "Dubins' car",
+    "cat-and-mouse": "Cat and mouse",
+}
 
 # Okabe and Ito's colours, told apart with any kind of colour vision.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"

@@ -1,0 +1,188 @@
+"""Videos: that the picture and the panel show what happens and what the agent says."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from clearning import video
+from clearning.agent import Agent
+from clearning.cli import main
+from clearning.config import Config, replace_settings
+from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
+from clearning.networks import build_network
+from clearning.presets import gymnasium_defaults, preset
+from clearning.rollout import Dial
+from clearning.runs import RunFolder
+
+TINY = {"hidden": (8,), "max_horizon": 10}
+POINT = {"env": "point_goal:PointGoal-v0", "processes": 1, "parallel_envs": 2, "test_episodes": 4}
+
+
+def untrained_run(path: Path, config: Config) -> Path:
+    run, spec = RunFolder(path), make_world(config).spec
+    run.create(config, 0, None, {"custom_env": False, "custom_network": False})
+    Agent(build_network(spec, config, jax.random.key(0)), spec, config).save(run.agent_file)
+    return path
+
+
+@pytest.fixture(scope="module")
+def lake_run(tmp_path_factory) -> Path:
+    config = replace_settings(preset("frozen-lake"), TINY)
+    return untrained_run(tmp_path_factory.mktemp("lake") / "run", config)
+
+
+@pytest.fixture(scope="module")
+def point_run(tmp_path_factory) -> Path:
+    config = replace_settings(gymnasium_defaults(), TINY | POINT)
+    return untrained_run(tmp_path_factory.mktemp("point") / "run", config)
+
+
+@pytest.fixture
+def no_encoder(monkeypatch):
+    monkeypatch.setattr(video, "mp4_encoder", lambda: None)
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    try:
+        main(list(arguments))
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def durations(path: Path) -> list[int]:
+    with Image.open(path) as film:
+        found = []
+        for i in range(getattr(film, "n_frames", 1)):
+            film.seek(i)
+            found.append(film.info["duration"])
+        return found
+
+
+@pytest.mark.parametrize("name", ["lake_run", "point_run"])
+def test_without_an_encoder_it_is_a_gif(name, request, capsys, no_encoder):
+    folder = request.getfixturevalue(name)
+    code, out, _ = run(capsys, "video", str(folder), "--episodes", "2", "--horizon", "2")
+    assert code == 0
+    reached = int(re.fullmatch(r"Wrote .*video\.gif: 2 episodes, .* in (\d); .*\.", out.strip()).group(1))
+    shown = durations(folder / "video.gif")
+    assert shown.count(round(1000 * video.HOLD)) == 2  # both ends are held
+    assert shown[0] == round(1000 * video.LOOK)
+    assert len(shown) <= 2 * 3
+    assert 0 <= reached <= 2
+    with Image.open(folder / "video.gif") as film:
+        assert film.size == (2 * video.SIDE, video.SIDE)
+    assert not list(folder.glob(".*"))  # no unfinished file is left
+
+
+def test_with_an_encoder_it_is_an_mp4_of_even_pace(lake_run, tmp_path, monkeypatch):
+    sent = []
+
+    class Encoder:
+        @staticmethod
+        def write_frames(path, size, fps, **_):
+            Path(path).write_bytes(b"film")
+            assert size == (2 * video.SIDE, video.SIDE)
+            while True:
+                sent.append((yield))
+
+    monkeypatch.setattr(video, "mp4_encoder", lambda: Encoder)
+    dial = Dial(horizon=1)
+    written = video.write_video(lake_run, tmp_path / "film.mp4", 1, dial, fps=10)
+    assert written.path.read_bytes() == b"film"
+    assert len(sent) == round(10 * video.LOOK) + round(10 * video.HOLD)
+    assert "pip install" not in str(written)
+
+
+def test_episodes_end_with_the_horizon_and_repeat_with_the_seed(lake_run):
+    agent = Agent.load(lake_run / "agent.safetensors")
+    env = video.rendering_env(agent.config)
+    world = ExternalEnv(env, None, agent.spec.max_episode_steps)
+    begin = video.starts(env, 2, seed=3)
+    assert [s.seed for s in begin] == [s.seed for s in video.starts(env, 2, seed=3)]
+    assert [s.seed for s in begin] != [s.seed for s in video.starts(env, 2, seed=4)]
+    ends: list[bool] = []
+    first = list(video.frames(agent, world, begin, Dial(horizon=2), ends=ends))
+    again = list(video.frames(agent, world, begin, Dial(horizon=2)))
+    assert len(ends) == 2
+    assert sum(seconds == video.HOLD for _, seconds in first) == 2
+    assert len(first) <= 6
+    for (picture, _), (other, _) in zip(first, again, strict=True):
+        np.testing.assert_array_equal(picture, other)
+
+
+def test_the_panel_shows_the_curve_and_the_choice():
+    panel = video.Panel(20, "A world", Dial(0.9))
+    empty = panel.image()
+    curve = np.linspace(0.0, 0.8, 20)
+    panel.choose("episode 1 of 1, step 3", curve, 15)
+    np.testing.assert_array_equal(panel.line.get_ydata(), curve)
+    assert panel.dot.get_data() == ([15], [curve[14]])
+    assert panel.state.get_text() == f"h = 15,  C = {curve[14]:.2f}"
+    assert panel.level.get_ydata()[0] == pytest.approx(0.9 * 0.8)
+    chosen = panel.image()
+    assert (chosen != empty).any()
+    panel.end("episode 1 of 1, step 4", np.ones(20), success=True)
+    assert not panel.dot.get_visible()
+    assert panel.state.get_text() == "goal reached"
+    panel.choose("episode 1 of 1, step 3", curve, 15)
+    np.testing.assert_array_equal(panel.image(), chosen)  # nothing of another state is left
+
+
+def test_a_fixed_horizon_has_no_level():
+    panel = video.Panel(20, "A world", Dial(horizon=7))
+    panel.choose("", np.linspace(0.0, 0.8, 20), 7)
+    assert not panel.level.get_visible()
+    assert panel.dot.get_visible()
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_world_of_ours_is_filmed_on_its_test_goals(name):
+    env = video.rendering_env(preset(name))
+    (start,) = video.starts(env, 1, seed=0)
+    seen, _ = env.reset(seed=start.seed, options=start.options)
+    assert seen["desired_goal"].tolist() in make_world(preset(name)).test_set().goal.tolist()
+    picture = video._picture(env, name)
+    assert picture.shape == (video.SIDE, video.SIDE, 3)
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--episodes", "0"], "at least 1 episode"),
+        (["--fps", "0"], "at least 1 frame"),
+        (["--out", "film.avi"], "must end in .mp4 or .gif"),
+        (["--out", "film.mp4"], "pip install imageio-ffmpeg"),
+        (["--horizon", "11"], "must be in 1..10"),
+        (["--alpha", "0"], "alpha must lie in (0, 1]"),
+    ],
+)
+def test_bad_input_gets_a_clear_sentence(capsys, lake_run, no_encoder, arguments, words):
+    code, _, err = run(capsys, "video", str(lake_run), *arguments)
+    assert code == 2
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_what_is_no_run_or_cannot_be_drawn_is_told(capsys, lake_run, tmp_path, no_encoder):
+    code, _, err = run(capsys, "video", str(tmp_path))
+    assert (code, "not a run folder" in err) == (2, True)
+    settings = TINY | POINT | {"env_options": {"drawable": False}}
+    blind = untrained_run(tmp_path / "blind", replace_settings(gymnasium_defaults(), settings))
+    code, _, err = run(capsys, "video", str(blind))
+    assert (code, "has no render mode" in err, err.count("\n")) == (2, True, 1)
+    record = json.loads((blind / "config.json").read_text())
+    (blind / "config.json").write_text(json.dumps(record | {"custom_env": True}))
+    code, _, err = run(capsys, "video", str(blind))
+    assert (code, "your own environment" in err) == (2, True)
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capsys, "video", str(lake_run), "--out", str(tmp_path / "file" / "film.gif"))
+    assert (code, "Could not write" in err) == (1, True)
