@@ -22,8 +22,8 @@ import numpy as np
 from clearning.agent import Agent
 from clearning.agents.discrete import start
 from clearning.buffer import init
-from clearning.envs import DubinsCar, FrozenLake, make
-from clearning.evaluate import c_error, counted_c, learned_c, over_seeds
+from clearning.envs import CatAndMouse, DubinsCar, FrozenLake, cat_and_mouse, make
+from clearning.evaluate import c_error, counted_c, learned_c, over_seeds, run_horizons
 from clearning.networks import build_network
 from clearning.plots import plot_run, reachability_overlap
 from clearning.plots.reach import CAR_HORIZONS
@@ -39,7 +39,17 @@ SEEDS = {
     "paper/dubins-car": range(3),
     "paper/mini-maze": range(3),
     "paper/frozen-lake": range(3),
+    "cat-and-mouse": range(5),
+    "fetch-reach": range(5),
+    "fetch-push": range(3),
+    "fetch-pick-and-place": range(3),
 }
+CAT_HORIZONS = (5, 6, 7, 8, 9, 10, 12)
+MARKS = (
+    0.9,
+    0.95,
+    0.98,
+)  # of success on a robot; the tables say after how many steps they were first reached
 CAVEATS = """\
 ## How these came about
 
@@ -141,7 +151,14 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
         found["env_steps_to_paper"] = int(metrics["env_steps"][above[0]]) if len(above) else None
         found["episodes_to_paper"] = int(metrics["episodes"][above[0]]) if len(above) else None
     config, _, _ = folder.read()
+    if "reached_at_reset" in found:
+        for mark in MARKS:
+            above = np.flatnonzero(metrics["eval_success"] >= mark)
+            found[f"env_steps_to_{mark}"] = int(metrics["env_steps"][above[0]]) if len(above) else None
+        return found
     env = make(config.env, config.env_options)
+    if isinstance(env, CatAndMouse):
+        found["by_horizon"] = past_the_cat(Agent.load(folder.agent_file), env)
     if isinstance(env, DubinsCar) and not env.walls:
         overlap = reachability_overlap(Agent.load(folder.agent_file), env, CAR_HORIZONS)
         found["overlap"] = {f"h = {h}": share for h, share in overlap.items()}
@@ -154,6 +171,28 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
         acting = learner.target if config.act_with == "average" else learner.network
         found["c_error"] = c_error(learned_c(acting, env), env)
         found["counted_c_error"] = c_error(counted_c(env, buffer, config.max_horizon), env)
+    return found
+
+
+def past_the_cat(agent: Agent, env: CatAndMouse) -> dict[str, dict[str, float | None]]:
+    """Success beside the exact optimum, and the closest approach of the successful, by horizon."""
+    test, count = env.test_set(), 10_000
+    state, goal = np.repeat(test.state, count, 0), np.repeat(test.goal, count, 0)
+    exact = cat_and_mouse.exact_success(cat_and_mouse.START, cat_and_mouse.GOAL, max(CAT_HORIZONS))
+    found = {}
+    for h, ran in zip(
+        CAT_HORIZONS, run_horizons(agent.network, env, 0, state, goal, CAT_HORIZONS), strict=True
+    ):
+        success = np.asarray(ran.success)
+        away = np.linalg.norm(np.asarray(ran.achieved) - cat_and_mouse.CAT, axis=-1)
+        on_the_way = np.arange(away.shape[1]) <= np.asarray(ran.length)[:, None]
+        closest = np.where(on_the_way, away, np.inf).min(1)
+        found[str(h)] = {
+            "success": float(success.mean()),
+            "exact": float(exact[h - 1]),
+            "predicted": agent.reach_probability(cat_and_mouse.START, cat_and_mouse.GOAL, h),
+            "closest": float(closest[success].mean()) if success.any() else None,
+        }
     return found
 
 
@@ -208,6 +247,9 @@ def page() -> str:
         parts += [f"## {record['preset']}", "", f"`{record['command']}`", ""]
         columns = [
             ("success %", "success", 100, 2),
+            ("held at the end %", "held", 100, 2),
+            ("reached at reset %", "reached_at_reset", 100, 2),
+            *((f"env steps to {100 * m:.0f} %", f"env_steps_to_{m}", 1, 0) for m in MARKS),
             ("paper's goals %", ("paper_goals", "success"), 100, 2),
             ("steps", "steps", 1, 2),
             ("optimum", "optimal_steps", 1, 2),
@@ -223,7 +265,7 @@ def page() -> str:
             ("the same, DP on the data's counts", "counted_c_error", 1, 4),
             ("training, minutes", "train_seconds", 1 / 60, 1),
         ]
-        columns = [c for c in columns if _get(runs[0], c[1]) is not None]
+        columns = [c for c in columns if any(_get(r, c[1]) is not None for r in runs)]
         parts += ["| seed | " + " | ".join(c[0] for c in columns) + " |", "|---" * (len(columns) + 1) + "|"]
         for run in runs:
             cells = [_cell(_get(run, key), scale, digits) for _, key, scale, digits in columns]
@@ -238,11 +280,25 @@ def page() -> str:
                 f"The paper: success {success[0]} ± {success[1]} %, path {path_length[0]} ± {path_length[1]} "
                 f"({paper['path_unit'][env].split(',')[0]}).",
             ]
-        parts += ["", *_strata(runs, published), ""]
+        if "by_horizon" in runs[0]:
+            parts += ["", *_by_horizon(runs)]
+        elif len(runs[0]["by_stratum"]) > 1:
+            parts += ["", *_strata(runs, published)]
+        parts.append("")
         flat = record["preset"].replace("/", "-")
         figures = sorted((RESULTS / "figures" / flat).glob("*.png"))
         parts += [f"![{record['preset']}: {p.stem}](figures/{flat}/{p.name})" for p in figures] + [""]
     return "\n".join([*parts, CAVEATS])
+
+
+def _by_horizon(runs: list[dict[str, Any]]) -> list[str]:
+    lines = ["| h | success | optimum | predicted | closest approach |", "|---" * 5 + "|"]
+    for h, first in runs[0]["by_horizon"].items():
+        cells = [r["by_horizon"][h] for r in runs]
+        names = ("success", "predicted", "closest")
+        success, predicted, closest = (_mean_cell([c[k] for c in cells], 1, 3) for k in names)
+        lines.append(f"| {h} | {success} | {first['exact']:.3f} | {predicted} | {closest} |")
+    return lines
 
 
 def _strata(runs: list[dict[str, Any]], published: dict[str, Any] | None) -> list[str]:

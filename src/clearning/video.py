@@ -31,7 +31,7 @@ from clearning.envs.worker import EnvGroup
 from clearning.errors import ClearningError, UsageError
 from clearning.evaluate import TEST_SEEDS
 from clearning.plots.style import BLACK, BLUE, GREEN, TITLES, VERMILION, styled
-from clearning.rollout import Dial, batched_policy, dial_horizon
+from clearning.rollout import Dial, batched_policy, dial_horizon, own_dial
 from clearning.runs import run_folders
 
 SIDE = 640  # pixels: picture and panel are squares of this side
@@ -86,7 +86,7 @@ def write_video(
     path = _path(Path(out) if out else folder.path / f"video{_best_suffix()}")
     agent = Agent.load(folder.agent_file)
     if dial is None:
-        dial = Dial(agent.config.alpha, vote=agent.config.vote)
+        dial = own_dial(agent.config)
     elif dial.horizon > agent.max_horizon:
         raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
     env = rendering_env(config)
