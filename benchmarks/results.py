@@ -45,7 +45,7 @@ SEEDS = {
     "fetch-pick-and-place": range(3),
 }
 CAT_HORIZONS = (5, 6, 7, 8, 9, 10, 12)
-MARKS = (
+MARKS = (0.9, 0.95, 0.98)  # of success on a robot: the tables say after how many steps each was first met
     0.9,
     0.95,
     0.98,
