@@ -46,10 +46,6 @@ SEEDS = {
 }
 CAT_HORIZONS = (5, 6, 7, 8, 9, 10, 12)
 MARKS = (0.9, 0.95, 0.98)  # of success on a robot: the tables say after how many steps each was first met
-    0.9,
-    0.95,
-    0.98,
-)  # of success on a robot; the tables say after how many steps they were first reached
 CAVEATS = """\
 ## How these came about
 
