@@ -263,13 +263,10 @@ def test_oracle_on_the_other_worlds(capsys):
 
 def test_oracle_past_the_cat(capsys):
     pair = ["--state", "1,5,0", "--goal", "9,5", "--json"]
-    known = []
-    for h in ("7", "8", "12"):
-        code, out, _ = run(capsys, "oracle", "cat-and-mouse", *pair, "--horizon", h)
-        assert code == 0
-        known.append(json.loads(out)["probability"])
-    assert known[0] == 0.0
-    assert known[0] < known[1] < known[2] < 1
+    code, out, _ = run(capsys, "oracle", "cat-and-mouse", *pair, "--horizon", "2")
+    assert (code, json.loads(out)["probability"]) == (0, 0.0)
+    _, out, _ = run(capsys, "oracle", "cat-and-mouse", *pair, "--horizon", "8")
+    assert 0.3 < json.loads(out)["probability"] < 0.5  # straight past the cat
 
 
 @pytest.mark.parametrize(
