@@ -42,6 +42,7 @@ METRICS = {
     "train_success": "share of the last 100 training episodes that reached a goal they were after",
     "loss": "mean loss over the updates since the last row",
     "eval_success": "share of the test goals reached, without exploration",
+    "eval_held": "share of the test episodes at their goal in the last step (Gymnasium only)",
     "eval_steps": "mean steps on the test goals reached, counted from 1",
     "eval_distance": "mean distance travelled on the test goals reached",
     "eval_final_distance": "mean distance from the goal at the end of a test episode",
@@ -156,7 +157,8 @@ class RunFolder:
             )
         with open(self.metrics_file, newline="") as file:
             rows = list(csv.DictReader(file))
-        return {k: np.array([float(r[k]) if r[k] else np.nan for r in rows]) for k in METRICS}
+        # A column that is missing is younger than the run.
+        return {k: np.array([float(r[k]) if r.get(k) else np.nan for r in rows]) for k in METRICS}
 
     # Checkpoints --------------------------------------------------------------------------------
 

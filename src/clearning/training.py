@@ -27,6 +27,7 @@ from clearning.evaluate import evaluate
 from clearning.networks import build_network
 from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
+from clearning.types import EnvSpec
 
 RECENT = 100  # training episodes that "success on training goals" looks back on
 
@@ -147,6 +148,11 @@ class Training:
                 f"buffer_capacity {config.buffer_capacity} is too small: {config.parallel_envs} episodes of "
                 f"{spec.max_episode_steps} steps must fit."
             )
+        if config.features in ("scaled", "one-hot", "relative") and _unbounded(spec):
+            raise UsageError(
+                f"features '{config.features}' need bounded observations and goals; {spec.name} has none: "
+                f"set features to normalised."
+            )
         if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
             raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
         # Folded in at 2³¹ − 1, which no iteration reaches.
@@ -231,6 +237,7 @@ class Training:
             "train_success": float(np.mean(count.recent_success)),
             "loss": float(np.mean(count.losses)) if count.losses else None,
             **{f"eval_{k}": found[k] for k in ("success", "steps", "distance", "final_distance")},
+            "eval_held": found.get("held"),
             "learning_rate": float(learning_rate(self.config, self.progress)),
             "seconds": count.seconds,
         }
@@ -278,6 +285,11 @@ class Training:
             else "not saved: no folder"
         )
         return f"Stopped after {self.counters.episodes} episodes, {where}."
+
+
+def _unbounded(spec: EnvSpec) -> bool:
+    bounds = (*spec.observation_low, *spec.observation_high, *spec.goal_low, *spec.goal_high)
+    return max(map(abs, bounds)) > 1e30
 
 
 @contextmanager
