@@ -105,8 +105,9 @@ class Config:
     """Which weights a trained agent acts with: the last ones, or the averaged target's."""
     actor_delay: int = 2
     """Continuous actions: updates of the critics for one of the actor."""
-    actor_objective: Literal["logit", "value"] = "logit"
-    """Continuous actions: what the actor maximises, the critic's output as it is or the probability it is."""
+    actor_objective: Literal["log", "logit", "value"] = "log"
+    """Continuous actions: what the actor maximises, the logarithm of the probability, which neither vanishes
+    where it is small nor grows where it is sure, the critic's output as it is, or the probability itself."""
     action_penalty: float = 0.0
     """Continuous actions: weight of the squared action in the actor's loss."""
 

@@ -131,7 +131,6 @@ ROBOT = Config(
     features="normalised",
     hidden=(256, 256, 256),
     updates_per_step=1.0,
-    action_penalty=0.2,
     goal_future=0.8,
     goal_episode=0.2,
     goal_random=0.0,
