@@ -121,6 +121,20 @@ def test_actor_loss_weighs_each_proposals_own_horizons():
     assert float(actor_loss(C_RULE, network, penalised, example())) == pytest.approx(expected, rel=1e-5)
 
 
+def test_what_is_sure_already_does_not_move_the_actor():
+    """The gradient of log C stays where C is small and vanishes where it is 1; that of the logit never does."""
+
+    def slope(objective: str, output: float) -> float:
+        config = replace(CONFIG, actor_objective=objective)
+        loss = lambda x: actor_loss(C_RULE, Stub(x * jnp.ones((1, 2, 3))), config, example())  # noqa: E731
+        return float(-jax.grad(loss)(output))
+
+    assert slope("log", 9.0) < 1e-3
+    assert slope("log", -9.0) > 0.99
+    assert slope("logit", 9.0) == pytest.approx(1.0)
+    assert slope("value", -9.0) < 1e-3
+
+
 @pytest.mark.parametrize(("heads", "parts"), [(1, [4]), (2, [2, 2]), (4, [1, 1, 1, 1])])
 def test_heads_share_out_the_horizons(heads, parts):
     network = build_network(SPEC, replace(CONFIG, actor_heads=heads), jax.random.key(0))
