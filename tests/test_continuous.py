@@ -122,7 +122,7 @@ def test_actor_loss_weighs_each_proposals_own_horizons():
 
 
 def test_what_is_sure_already_does_not_move_the_actor():
-    """The gradient of log C stays where C is small and vanishes where it is 1; that of the logit never does."""
+    """log C has a slope where C is small and none where it is 1; the logit always has one."""
 
     def slope(objective: str, output: float) -> float:
         config = replace(CONFIG, actor_objective=objective)
