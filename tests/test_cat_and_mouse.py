@@ -76,21 +76,20 @@ def test_exact_values_are_not_exceeded_and_nearly_reached():
     horizon, count = 8, 4000
     values = world.exact_values(world.GOAL, horizon)
     scale = (world.GRID - 1) / world.SIZE
-    angle = np.arange(world.DIRECTIONS) * 2 * np.pi / world.DIRECTIONS
-    moves = jnp.asarray(np.stack([np.cos(angle), np.sin(angle)], -1), jnp.float32)
+    moves = jnp.asarray(world.moves(), jnp.float32)
 
     def worth(position, left):
-        alive = (1.0 - world.risk(position)) * jax.scipy.ndimage.map_coordinates(
-            jnp.asarray(values[left]), list(position.T * scale), order=1
-        )
-        return jnp.maximum(world.NEAR.reached(position, jnp.array(world.GOAL)), alive)
+        at = list(position.T * scale)
+        after = jax.scipy.ndimage.map_coordinates(jnp.asarray(values[left]), at, order=1)
+        alive = (1.0 - world.risk(position)) * after if left else 0.0
+        return jnp.where(world.NEAR.reached(position, jnp.array(world.GOAL)), 1.0, alive)
 
     @jax.jit
     def success(key, greedy):
         state = jnp.tile(jnp.array([*world.START, 0.0]), (count, 1))
         reached = jnp.zeros(count, bool)
         for t in range(horizon):
-            after = jnp.clip(state[:, None, :2] + moves, 0.0, world.SIZE)  # (count, moves, 2)
+            after = jnp.clip(state[:, None, :2] + world.STEP * moves, 0.0, world.SIZE)  # (count, moves, 2)
             scores = worth(after.reshape(-1, 2), horizon - t - 1).reshape(count, -1)
             action = jnp.where(greedy, moves[scores.argmax(1)], jnp.array([1.0, 0.0]))
             keys = jax.random.split(jax.random.fold_in(key, t), count)

@@ -434,6 +434,7 @@ def test_registered_once_with_the_time_limits_of_the_paper():
         "clearning/FrozenLake-v0": 50,
         "clearning/MiniMaze-v0": 200,
         "clearning/DubinsCar-v0": 100,
+        "clearning/CatAndMouse-v0": 20,
     }
 
 
@@ -688,7 +689,7 @@ def test_pictures_show_what_is_where():
 def test_a_world_without_a_picture_says_so():
     from clearning.envs import draw
 
-    with pytest.raises(UsageError, match="no picture of object: only FrozenLake, MiniMaze and DubinsCar"):
+    with pytest.raises(UsageError, match="no picture of object: only FrozenLake, MiniMaze, DubinsCar and"):
         draw.render_rgb(object(), (0, 0), (0, 0))
 
 

@@ -354,16 +354,16 @@ def test_the_way_past_the_cat_widens_with_time():
     config = SimpleNamespace(alpha=0.9, vote=0, skip_ruled_out=False)
     curve = lambda s, g: np.linspace(0.0, 1.0, 24)  # noqa: E731
     agent = SimpleNamespace(network=AroundTheCat(), max_horizon=24, config=config, reach_curve=curve)
-    figure = plots.ways_past_the_cat(agent, CatAndMouse(), horizons=(8, 24, 40), rollouts=60)
+    figure = plots.ways_past_the_cat(agent, CatAndMouse(), horizons=(5, 24, 40), rollouts=60)
     left, above, below = figure.axes
     lines = {line.get_label(): line.get_ydata() for line in above.lines}
     best = 100 * cat_and_mouse.exact_success(cat_and_mouse.START, cat_and_mouse.GOAL, 24)
     np.testing.assert_allclose(lines["exact optimum"], best)
-    assert (lines["success"][:7] == 0).all()
+    assert (lines["success"][:4] == 0).all()
     assert (lines["success"] <= best + 25).all()  # 60 rollouts: four standard errors
     horizons, nearest = below.lines[0].get_data()
-    assert horizons[0] == 8
-    assert nearest[0] == pytest.approx(0.0, abs=0.1)
+    assert horizons[0] == 5
+    assert nearest[0] < 1.0
     assert len([line for line in left.lines if len(line.get_xdata()) > 2]) >= 3
     with pytest.raises(UsageError, match="cat-and-mouse, not mini-maze"):
         plots.ways_past_the_cat(agent, MiniMaze())

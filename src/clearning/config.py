@@ -160,12 +160,12 @@ class Config:
         _require(not one_each or self.form == "sampled-horizon", "naive-q needs the other form", self.form)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
         _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
-        heads_fit = self.actor_heads <= self.max_horizon
-        _require(heads_fit, f"actor_heads must be at most max_horizon {self.max_horizon}", self.actor_heads)
         for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in NOT_NEGATIVE:
             _require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
+        heads_fit = self.actor_heads <= self.max_horizon
+        _require(heads_fit, f"actor_heads must be at most max_horizon {self.max_horizon}", self.actor_heads)
         _require(all(w >= 1 for w in self.hidden), "hidden widths must be at least 1", self.hidden)
 
 

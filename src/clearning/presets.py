@@ -180,6 +180,7 @@ def hand_manipulate_pen_full() -> Config:
         env="HandManipulatePenFull-v1",
         env_steps=1_000_000,
         updates_per_step=0.25,
+        pair_tries=1,  # its check takes one pair at a time
         goal_scale=(10.0, 10.0, 10.0, 1.0, 1.0, 1.0, 1.0),
         evaluate_every=50_000,
         checkpoint_every=50_000,

@@ -113,28 +113,37 @@ def risk(position: Array) -> Array:
     return RISK * jnp.exp(-square / (2 * REACH**2))
 
 
+def moves() -> np.ndarray:
+    """Actions in many directions, whole and half: a whole move would overshoot a goal that is near."""
+    angle = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
+    whole = np.stack([np.cos(angle), np.sin(angle)], -1)
+    return np.concatenate([whole, whole / 2])
+
+
 @lru_cache(maxsize=4)
 def exact_values(goal: tuple[float, float], horizons: int) -> np.ndarray:
     """max_a C*(s, a, g, h) on a grid of states, [h, x, y] with h from 0: what no policy can exceed.
 
-    Dynamic programming on a fine grid with values interpolated between its points, over full moves in many
-    directions: a shorter move is never better but next to the goal, where a full one arrives as well.
+    Dynamic programming on a fine grid with values interpolated between its points, over the moves below.
+    Where a move ends, the goal and the risk are taken exactly.
     """
     axis = np.linspace(0.0, SIZE, GRID)
     points = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)  # (x, y, 2)
-    reached = np.asarray(NEAR.reached(points, np.array(goal)), float)
-    angle = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
-    moves = STEP * np.stack([np.cos(angle), np.sin(angle)], -1)
-    safe = 1.0 - np.asarray(risk(jnp.asarray(points)), float)
-    values = [reached]
-    for _ in range(horizons):
-        # A caught mouse in the goal's circle has reached it; elsewhere it never will.
-        worth = np.maximum(reached, safe * values[-1])
-        best = np.zeros_like(worth)
-        for move in moves:
-            after = np.clip(points + move, 0.0, SIZE) * (GRID - 1) / SIZE
-            best = np.maximum(best, ndimage.map_coordinates(worth, after.transpose(2, 0, 1), order=1))
-        values.append(np.maximum(reached, best))
+    ends = []
+    for move in moves():
+        after = np.clip(points + STEP * move, 0.0, SIZE).astype(np.float32)
+        reached = np.asarray(NEAR.reached(after, np.array(goal)))
+        safe = 1.0 - np.asarray(risk(jnp.asarray(after)))
+        ends.append((after.transpose(2, 0, 1) * (GRID - 1) / SIZE, reached, safe))
+    there = np.asarray(NEAR.reached(points, np.array(goal)), float)
+    values = [there]
+    for h in range(1, horizons + 1):
+        best = there
+        for at, reached, safe in ends:
+            # A caught mouse in the goal's circle has reached it; elsewhere it never will.
+            left = ndimage.map_coordinates(values[-1], at, order=1) if h > 1 else 0.0
+            best = np.maximum(best, np.where(reached, 1.0, safe * left))
+        values.append(best)
     return np.stack(values)
 
 

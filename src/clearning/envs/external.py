@@ -69,7 +69,8 @@ class ExternalEnv:
             hint = f" (`clearning check-env {self.name}` lists them)" if more and self.by_name else ""
             raise UnsuitableEnvironment(f"{self.name} cannot be trained on: {objections[0]}{more}{hint}.")
         self.spec = spec_of(self.env, self.name, max_episode_steps, action_repeat, probe)
-        self.best_reward = float(rewards_of(self.env)(probe.desired[:1], probe.desired[:1])[0])
+        self.rewards = independent_rewards(self.env, probe)
+        self.best_reward = float(self.rewards(probe.desired[:1], probe.desired[:1])[0])
         self.failure = ""  # what its check raised inside JAX
         self._pool: Pool | None = None
         self._finish: Callable[[], Any] = lambda: None
@@ -96,7 +97,7 @@ class ExternalEnv:
         achieved, goal = np.broadcast_arrays(np.asarray(achieved), np.asarray(goal))
         size = achieved.shape[-1]
         try:
-            reward = rewards_of(self.env)(achieved.reshape(-1, size), goal.reshape(-1, size))
+            reward = self.rewards(achieved.reshape(-1, size), goal.reshape(-1, size))
             return (reward >= self.best_reward - 1e-6).reshape(achieved.shape[:-1])
         except Exception as error:
             raise EnvironmentFailed(f"{self.name}: its compute_reward raised {told(error)}") from error
@@ -323,6 +324,21 @@ def rewards_of(env: gymnasium.Env[Any, Any]) -> Callable[[Any, Any], np.ndarray]
     """compute_reward over batches; that of a wrapper comes before that of what it wraps."""
     compute = env.get_wrapper_attr("compute_reward")
     return lambda achieved, goal: np.asarray(compute(achieved, goal, {}))
+
+
+def independent_rewards(env: gymnasium.Env[Any, Any], probe: Probe) -> Callable[[Any, Any], np.ndarray]:
+    """compute_reward over batches, or pair by pair where a batch of one pair fails.
+
+    HandManipulatePen's does: it mixes the rows of a batch up (gymnasium-robotics 1.4.2) and is right for
+    single pairs only.
+    """
+    batched = rewards_of(env)
+    try:
+        batched(probe.desired[:1], probe.desired[:1])
+    except Exception:
+        compute = env.get_wrapper_attr("compute_reward")
+        return lambda a, g: np.array([compute(x, y, {}) for x, y in zip(a, g, strict=True)])
+    return batched
 
 
 def reward_objection(rewards: Callable[[Any, Any], np.ndarray], probe: Probe) -> str | None:

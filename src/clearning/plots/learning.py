@@ -29,9 +29,10 @@ def learning_curves(runs: Sequence[RunFolder]) -> Figure:
         figure = Figure((WIDTH, 3.3), layout="constrained")
         left, right = figure.subplots(1, 2)
         _curves(left, metrics, "train_success", GREY, "training", scale=100, faint=True)
-        held = any("eval_held" in rows for rows in metrics)
+        held = any(np.isfinite(rows["eval_held"]).any() for rows in metrics)
         _curves(left, metrics, "eval_success", BLUE, "test, at any step" if held else "test", scale=100)
-        _curves(left, metrics, "eval_held", ORANGE, "test, at the last step", scale=100)
+        if held:
+            _curves(left, metrics, "eval_held", ORANGE, "test, at the last step", scale=100)
         paper = None if env is None else _paper_success(config.env, env)
         if paper is not None:
             label = "paper's final, its 483 goals" if config.env == "mini-maze" else "paper's final"
