@@ -75,12 +75,25 @@ CAVEATS = """\
    pair of coordinates as well gave 0.0357 where the present inputs gave 0.0298; going on for 60 rounds of
    updates gave 0.0304 and 0.0303 (learning rates 1e-3 and 3e-3), for 120 rounds 0.0288, which led to the
    final updates. They helped seed 1, on which they were chosen, and not seed 0.
-4. The runs of `dubins-car`, `paper/dubins-car` and `paper/mini-maze` were made before changes that draw
-   random numbers in another order (and, for `paper/dubins-car`, before a setting was renamed: its entry was
-   removed from those configs by a script). The commands give the same method and settings on the present
-   code, not the same bits.
+4. The runs of `paper/dubins-car` and `paper/mini-maze` were made before changes that draw random numbers in
+   another order (and, for `paper/dubins-car`, before a setting was renamed: its entry was removed from
+   those configs by a script). The commands give the same method and settings on the present code, not the
+   same bits. `dubins-car` was trained before those changes as well, with 100, 99.48, 99.48, 100 and 98.44 %
+   (seeds 0 to 4), and then anew: the table shows the new runs alone. Its seed 0 is the run of `make demo`,
+   on both cores; the others had one core each.
 5. `paper/frozen-lake` follows the paper's numbers; the paper trained it for its figure 3a and gives no
    success rates. With so few updates of so small a network two of the three seeds did not find most goals.
+6. Robots and the cat have no table yet: no preset of theirs has been trained with all its seeds. Single
+   trials on the way to the present presets, seed 0 unless said, success on 100 test episodes. FetchReach,
+   the actor following logits: 100 % at 663 steps, 98 % at 4,000; with an action penalty of 0.2, 100 % at
+   1,002 and 4,011 steps, and 83 % at 4,008 in seed 1; following log C (the present preset), seed 1: 100 %
+   at each evaluation from 506 to 3,502 steps, 2.5 steps a goal. FetchPickAndPlace, following logits: 4 % at
+   40,000 steps, 20 % at 60,000, 38 % at 100,000, 49 % at 170,000, 42 % at 210,000 (68 % of the goals on the
+   table, 8 % of those in the air), then stopped. FetchPush: 8 % (the share reached at reset) at 23,000
+   steps with batches of 512, at 14,000 with pairs drawn anew, at 27,000 with an action penalty of 0.2 and
+   20 % random goals, and at 39,000 following log C; all stopped there. Cat and mouse, with longer horizons
+   than now, undertrained: within 0.02 of the optimum at the largest horizons, 0.2 to 0.4 below it at the
+   tightest.
 """
 PAPER_SUCCESS = {"dubins-car": 0.8615, "mini-maze": 0.8689}
 RESULTS = Path("results")
