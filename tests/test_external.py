@@ -515,7 +515,7 @@ def test_killed_and_resumed_a_run_ends_with_the_same_bits(capsys, tmp_path, whol
         ({}, f"actions of {POINT} are not what they were: 4 choices then, 2 numbers now"),
     ],
 )
-def test_resuming_refuses_an_environment_whose_spaces_changed(capsys, tmp_path, whole, change, words):
+def test_an_environment_whose_spaces_changed_is_refused(capsys, tmp_path, whole, change, words):
     import shutil
 
     folder = shutil.copytree(whole, tmp_path / "run")
@@ -523,9 +523,10 @@ def test_resuming_refuses_an_environment_whose_spaces_changed(capsys, tmp_path, 
     record["config"]["env_options"] = change
     (folder / "config.json").write_text(json.dumps(record))
     before = (folder / "checkpoint.safetensors").read_bytes()
-    code, _, err = run(capsys, "resume", str(folder))
-    assert code == 1
-    assert words in err
+    for command in ("resume", "eval"):
+        code, _, err = run(capsys, command, str(folder))
+        assert code == 1
+        assert words in err
     assert (folder / "checkpoint.safetensors").read_bytes() == before
 
 

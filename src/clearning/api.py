@@ -9,15 +9,13 @@ import gymnasium
 from clearning.agent import Agent, NetworkBuilder
 from clearning.config import Config, replace_settings
 from clearning.envs import ExternalEnv, is_gymnasium_id, make_world
-from clearning.errors import ClearningError, UsageError
-from clearning.files import load_arrays, spec_from_dict
+from clearning.errors import UsageError
 from clearning.presets import gymnasium_defaults
 from clearning.presets import preset as find_preset
 from clearning.progress import progress_display
 from clearning.runs import RunFolder, run_folders
 from clearning.tensorboard import tensorboard_rows
-from clearning.training import Callbacks, run_training
-from clearning.types import EnvSpec
+from clearning.training import Callbacks, refuse_unfit, run_training
 
 
 def train(
@@ -47,6 +45,7 @@ def train(
     config, name = _settings(preset, env, preset_name, settings)
     env = None if isinstance(env, str) else env
     world = make_world(config, env)
+    refuse_unfit(world, config)
     if env is not None:
         config = replace(config, env=world.spec.name)
     folder = RunFolder(out) if out is not None else None
@@ -99,30 +98,8 @@ def resume(
     if record.get("custom_network") and network is None:
         raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
     world = make_world(config, env)
-    _refuse_changed_spaces(folder, world.spec)
+    folder.refuse_changed_spaces(world.spec)
     return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
-
-
-def _refuse_changed_spaces(folder: RunFolder, now: EnvSpec) -> None:
-    """An environment may have changed since a run was trained on it."""
-    if not (folder.checkpoint_file.is_file() and folder.agent_file.is_file()):
-        return
-    then = spec_from_dict(load_arrays(folder.agent_file)[1].get("spec", {}))
-    words = {
-        "observations": lambda s: f"{s.observation_size} numbers",
-        "goals": lambda s: f"{s.goal_size} numbers",
-        "actions": lambda s: f"{len(s.action_low)} numbers" if s.continuous else f"{s.num_actions} choices",
-        "bounds of observations": lambda s: (s.observation_low, s.observation_high),
-        "bounds of goals": lambda s: (s.goal_low, s.goal_high),
-        "bounds of actions": lambda s: (s.action_low, s.action_high),
-    }
-    for what, tell in words.items():
-        if tell(then) != tell(now):
-            detail = "" if what.startswith("bounds") else f": {tell(then)} then, {tell(now)} now"
-            raise ClearningError(
-                f"{folder.path} cannot go on: the {what} of {now.name} are not what they were{detail}. "
-                f"Train anew, or bring the environment back as it was."
-            )
 
 
 def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent:

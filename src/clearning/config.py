@@ -20,11 +20,11 @@ class Config:
     """Settings of a training. The defaults are those of our all-horizon form on Dubins' car."""
 
     env: str = "dubins-car"
-    """Environment: one of ours (frozen-lake, mini-maze, dubins-car) or any Gymnasium id."""
+    """Environment: one of ours (frozen-lake, mini-maze, dubins-car, cat-and-mouse) or any Gymnasium id."""
     env_options: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Options of the environment, as in `--env-options walls False turn_degrees 5`."""
     max_episode_steps: int = 0
-    """Steps of an episode at most; 0 for the environment's own limit."""
+    """Gymnasium only: steps of an episode at most; 0 for the environment's own limit."""
     action_repeat: int = 1
     """Gymnasium only: take each action this many times. One such step is one step of the horizon."""
     processes: int = 0
@@ -109,7 +109,7 @@ class Config:
     """Continuous actions: what the actor maximises, the logarithm of the probability, which neither vanishes
     where it is small nor grows where it is sure, the critic's output as it is, or the probability itself."""
     action_penalty: float = 0.0
-    """Continuous actions: weight of the squared action in the actor's loss."""
+    """Continuous actions: weight in the actor's loss of the squared action, taken before tanh bounds it."""
 
     # Which transitions, which goals, which horizons.
     choose: Literal["transition", "episode", "recent"] = "transition"

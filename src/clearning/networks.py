@@ -219,8 +219,8 @@ class HeadsActorCritic(eqx.Module):
 
     def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
         x = self.inputs(observation, goal)
-        actions = self._actions(x)
-        return _logits(self.critics[0], x, actions), self._urgency(), actions
+        free = self.actor(x).reshape(self.heads, -1)
+        return _logits(self.critics[0], x, jnp.tanh(free)), self._urgency(), free
 
     def _actions(self, x: Array) -> Array:
         return jnp.tanh(self.actor(x)).reshape(self.heads, -1)
@@ -270,11 +270,14 @@ class HorizonActorCritic(eqx.Module):
 
     def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
         x = self.inputs(observation, goal)
-        action = self._action(x, horizon[0])
-        return self._at(self.critics[0], x, action, horizon[0])[None], jnp.ones((1, 1)), action[None]
+        free = self._free(x, horizon[0])
+        return self._at(self.critics[0], x, jnp.tanh(free), horizon[0])[None], jnp.ones((1, 1)), free[None]
 
     def _action(self, x: Array, horizon: Array) -> Array:
-        return jnp.tanh(self.actor(jnp.append(x, horizon / self.max_horizon)))
+        return jnp.tanh(self._free(x, horizon))
+
+    def _free(self, x: Array, horizon: Array) -> Array:
+        return self.actor(jnp.append(x, horizon / self.max_horizon))
 
     def _at(self, critic: MLP, x: Array, action: Array, horizon: Array) -> Array:
         return critic(jnp.append(jnp.concatenate([x, action]), horizon / self.max_horizon))

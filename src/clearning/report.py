@@ -397,7 +397,9 @@ def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Any, dict[str, A
     agent = Agent.load(folder.agent_file)
     if dial and dial.horizon > agent.max_horizon:
         raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
-    return agent, make_world(config), record
+    env = make_world(config)
+    folder.refuse_changed_spaces(env.spec)
+    return agent, env, record
 
 
 def _checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import csv
 import io
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -32,8 +32,10 @@ from clearning.files import (
     named_arrays,
     read_json,
     save_arrays,
+    spec_from_dict,
     write_json,
 )
+from clearning.types import EnvSpec
 
 METRICS = {
     "episodes": "episodes collected so far, random ones included",
@@ -50,6 +52,16 @@ METRICS = {
     "seconds": "time spent training so far, evaluation included",
 }
 """Every column of metrics.csv, and what it means."""
+
+SPACES: dict[str, Callable[[EnvSpec], Any]] = {
+    "observations": lambda s: f"{s.observation_size} numbers",
+    "goals": lambda s: f"{s.goal_size} numbers",
+    "actions": lambda s: f"{len(s.action_low)} numbers" if s.continuous else f"{s.num_actions} choices",
+    "bounds of observations": lambda s: (s.observation_low, s.observation_high),
+    "bounds of goals": lambda s: (s.goal_low, s.goal_high),
+    "bounds of actions": lambda s: (s.action_low, s.action_high),
+}
+"""What of an environment a trained network fits."""
 
 PLACE_FIELDS = ("observation", "achieved", "action", "episode", "transition")
 
@@ -112,6 +124,19 @@ class RunFolder:
                 "config": asdict(config),
             },
         )
+
+    def refuse_changed_spaces(self, now: EnvSpec) -> None:
+        """An environment may have changed since a run was trained on it."""
+        if not self.agent_file.is_file():
+            return
+        then = spec_from_dict(load_arrays(self.agent_file)[1].get("spec", {}))
+        for what, tell in SPACES.items():
+            if tell(then) != tell(now):
+                detail = "" if what.startswith("bounds") else f": {tell(then)} then, {tell(now)} now"
+                raise ClearningError(
+                    f"{self.path} is of another world: the {what} of {now.name} are not what they were"
+                    f"{detail}. Train anew, or bring the environment back as it was."
+                )
 
     def read(self) -> tuple[Config, int, dict[str, Any]]:
         """The config, the seed and the whole record of an existing run."""

@@ -106,7 +106,10 @@ def run_training(
                 # Not iterations of their own: a training is never saved between its last episode and these.
                 rounds = round(config.final_share * count.iteration)
                 for i in range(rounds):
+                    if caught:
+                        raise Interrupted(training.farewell("in the final updates"), 128 + caught[0])
                     training.update(engine, jax.random.fold_in(key_update, i), jnp.float32((i + 1) / rounds))
+                    show(training.status(1 / float(np.median(times)), last_evaluation))
             count.seconds += time.perf_counter() - began
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
@@ -143,18 +146,6 @@ class Training:
         cls, env: Any, config: Config, seed: int, folder: RunFolder | None, network: NetworkBuilder | None
     ) -> "Training":
         spec = env.spec
-        if config.buffer_capacity <= config.parallel_envs * (spec.max_episode_steps + 1):
-            raise UsageError(
-                f"buffer_capacity {config.buffer_capacity} is too small: {config.parallel_envs} episodes of "
-                f"{spec.max_episode_steps} steps must fit."
-            )
-        if config.features in ("scaled", "one-hot", "relative") and _unbounded(spec):
-            raise UsageError(
-                f"features '{config.features}' need bounded observations and goals; {spec.name} has none: "
-                f"set features to normalised."
-            )
-        if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
-            raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
         # Folded in at 2³¹ − 1, which no iteration reaches.
         key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
         learner = learner_kind(spec).start((network or build_network)(spec, config, key))
@@ -278,13 +269,29 @@ class Training:
             replace(self.counters), self.config, self.progress, updates, rate, success, last_evaluation
         )
 
-    def farewell(self) -> str:
-        where = (
-            f"saved; go on with `clearning resume {self.folder.path}`"
-            if self.folder
-            else "not saved: no folder"
+    def farewell(self, when: str = "") -> str:
+        """How far a training came and how to go on; `when` names a moment that is not saved itself."""
+        when = when or f"after {self.counters.episodes} episodes"
+        if not self.folder:
+            return f"Stopped {when}, not saved: no folder."
+        return f"Stopped {when}, saved; go on with `clearning resume {self.folder.path}`."
+
+
+def refuse_unfit(env: Any, config: Config) -> None:
+    """Settings that cannot work on this environment, told before anything is written."""
+    spec = env.spec
+    if config.buffer_capacity <= config.parallel_envs * (spec.max_episode_steps + 1):
+        raise UsageError(
+            f"buffer_capacity {config.buffer_capacity} is too small: {config.parallel_envs} episodes of "
+            f"{spec.max_episode_steps} steps must fit."
         )
-        return f"Stopped after {self.counters.episodes} episodes, {where}."
+    if config.features in ("scaled", "one-hot", "relative") and _unbounded(spec):
+        raise UsageError(
+            f"features '{config.features}' need bounded observations and goals; {spec.name} has none: "
+            f"set features to normalised."
+        )
+    if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
+        raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
 
 
 def _unbounded(spec: EnvSpec) -> bool:

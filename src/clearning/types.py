@@ -217,5 +217,5 @@ class ActorCritic(Protocol):
 
     def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
         """What the actor maximises: logits of its proposals by the first critic and the weight of each, both
-        (proposals, K), and the proposed actions themselves, (proposals, action)."""
+        (proposals, K), and the proposals before tanh bounds them, (proposals, action)."""
         ...

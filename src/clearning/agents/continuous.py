@@ -37,13 +37,14 @@ def critic_loss(rule: Rule, network: ActorCritic, mask_reached: bool, x: Batch, 
 
 def actor_loss(rule: Rule, network: ActorCritic, config: Config, x: Batch) -> Array:
     """How little C the actor's proposals have at the horizons they are for."""
-    outputs, weights, actions = network.proposals(x.observation, x.goal, network.backed_up(x.horizon))
+    outputs, weights, free = network.proposals(x.observation, x.goal, network.backed_up(x.horizon))
     values = outputs
     if config.actor_objective == "value":
         values = rule.link(outputs)
     elif config.actor_objective == "log" and rule is C_RULE:  # other rules' outputs are no logits
         values = jax.nn.log_sigmoid(outputs)
-    return config.action_penalty * (actions**2).mean() - (weights * values).sum(1).mean()
+    # Adam follows the smallest slope to the bounds, whence tanh lets nothing back: a price before tanh does.
+    return config.action_penalty * (free**2).mean() - (weights * values).sum(1).mean()
 
 
 def update(

@@ -72,11 +72,13 @@ def make_world(config: Config, env: Any = None) -> Any:
         return world
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise UsageError("This is a vector environment: give a single one, or its id and parallel_envs.")
-    if env is not None:
-        return _checked(env)
-    if is_gymnasium_id(config.env):
+    if env is None and is_gymnasium_id(config.env):
         return ExternalEnv(config.env, config.env_options, *limits)
-    return make(config.env, config.env_options)
+    world = make(config.env, config.env_options) if env is None else _checked(env)
+    for setting, plain in (("max_episode_steps", 0), ("action_repeat", 1)):
+        if getattr(config, setting) != plain:
+            raise UsageError(f"{setting} is for Gymnasium environments; {world.spec.name} has its own steps.")
+    return world
 
 
 def _checked(env: Any) -> Any:
