@@ -78,9 +78,9 @@ CAVEATS = """\
 4. The runs of `paper/dubins-car` and `paper/mini-maze` were made before changes that draw random numbers in
    another order (and, for `paper/dubins-car`, before a setting was renamed: its entry was removed from
    those configs by a script). The commands give the same method and settings on the present code, not the
-   same bits. `dubins-car` was trained before those changes as well, with 100, 99.48, 99.48, 100 and 98.44 %
-   (seeds 0 to 4), and then anew: the table shows the new runs alone. Its seed 0 is the run of `make demo`,
-   on both cores; the others had one core each.
+   same bits. `dubins-car` was trained before and after those changes, one core each time, with the same
+   success in each seed; the table shows the later runs. The bits depend on the number of threads too:
+   `make demo` trains seed 0 on both cores, and gave 97.40 % there.
 5. `paper/frozen-lake` follows the paper's numbers; the paper trained it for its figure 3a and gives no
    success rates. With so few updates of so small a network two of the three seeds did not find most goals.
 6. Robots and the cat have no table yet: no preset of theirs has been trained with all its seeds. Single

@@ -1,12 +1,13 @@
 """How episodes get their goals."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from clearning import buffer as ring
 from clearning.envs import FrozenLake
-from clearning.rollout import collect, rare_goal, training_starts
+from clearning.rollout import collect, frontier_goals, rare_goal, training_starts
 from clearning.types import Episodes
 
 LAKE = FrozenLake()
@@ -64,3 +65,25 @@ def test_starts_and_new_goals_are_drawn_as_asked():
     np.testing.assert_array_equal(walks.observation[0, :, 0], [2, 3, 4, 3, 2, 1, 0])
     np.testing.assert_array_equal(walks.success, [True, False])
     np.testing.assert_array_equal(walks.length, [6, 6])
+
+
+class SureToTheLeft(eqx.Module):
+    """Two actions, two horizons; at the last, C falls with the goal's column and is a half at 2.2."""
+
+    def curve(self, observation, goal):
+        last = 3.0 * (2.2 - goal[0])
+        return jnp.array([[-9.0, last], [-9.0, last - 1.0]])
+
+
+def test_an_episode_at_the_frontier_goes_after_what_is_neither_sure_nor_hopeless():
+    start = jnp.array([[0.0, 0.0], [2.0, 0.0]])
+    own = jnp.array([[7.0, 7.0], [7.0, 7.0]])
+    goals = frontier_goals(LAKE, 1.0)(SureToTheLeft(), lake_buffer(), KEYS[0], start, start, own)
+    assert goals.tolist() == [[2.0, 0.0], [3.0, 0.0]]  # a goal that is reached already is none
+    kept = frontier_goals(LAKE, 0.0)(SureToTheLeft(), lake_buffer(), KEYS[0], start, start, own)
+    assert kept.tolist() == own.tolist()
+    starts = jnp.tile(start[:1], (64, 1))
+    mixed = frontier_goals(LAKE, 0.5)(
+        SureToTheLeft(), lake_buffer(), KEYS[1], starts, starts, own[:1] + 0 * starts
+    )
+    assert 16 < (mixed[:, 0] == 2.0).sum() < 48

@@ -148,6 +148,12 @@ def arrivals(buffer: Buffer) -> tuple[Array, Array]:
     return buffer.achieved[later(buffer, place, jnp.int32(1))], held
 
 
+def sample_achieved(key: Array, buffer: Buffer, count: int) -> Array:
+    """What the next states of so many transitions, drawn uniformly, achieved, (count, goal)."""
+    drawn = sample(key, buffer, count, "transition")
+    return buffer.achieved[later(buffer, drawn.place, jnp.int32(1))]
+
+
 def is_last_dead(buffer: Buffer, drawn: Sample) -> Array:
     """Whether the next state of each drawn transition is absorbing."""
     return (drawn.remaining == 1) & buffer.episode_dead[drawn.episode]

@@ -55,6 +55,9 @@ class Config:
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
     goal_candidates: int = 1
     """Goals drawn when an episode needs one; it goes after the one that was reached least often so far."""
+    frontier: float = 0.0
+    """Gymnasium only: share of the episodes that go after something achieved before instead of the
+    environment's goal: of 32 such goals the one that C holds neither sure nor hopeless."""
 
     # What is learned, and by which network.
     method: Literal["c-learning", "td3", "tdm", "naive-q"] = "c-learning"
@@ -153,10 +156,13 @@ class Config:
         _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
         _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
+        _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
         no_horizon, one_each = self.method == "td3", self.method == "naive-q"
         _require(not no_horizon or self.max_horizon == 1, "td3 needs max_horizon 1", self.max_horizon)
+        probable = self.method == "c-learning" or not self.frontier
+        _require(probable, "frontier needs the probabilities of c-learning", self.method)
         _require(not one_each or self.form == "sampled-horizon", "naive-q needs the other form", self.form)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
         _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)

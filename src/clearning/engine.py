@@ -25,6 +25,7 @@ from clearning.rollout import (
     collect,
     collect_external,
     dial_policy,
+    frontier_goals,
     own_dial,
     rare_goal,
     training_starts,
@@ -112,6 +113,7 @@ def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer
 def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:
     """Collect episodes of Gymnasium environments, the policy's forward pass batched over them."""
     add = jax.jit(ring.add, donate_argnums=0)
+    choose = frontier_goals(env, config.frontier)
     draw_seeds = jax.jit(lambda key: jax.random.randint(key, (config.parallel_envs,), 0, 2**31 - 1))
 
     def collect_episodes(
@@ -120,9 +122,12 @@ def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[
         key_start, key_act = jax.random.split(key)
         dial = collecting_dial(config, buffer)
         policy = batched_policy(learner.network, env.spec, config, dial, key_act, epsilon, config.noise)
-        episodes = collect_external(
-            env, policy, np.asarray(draw_seeds(key_start)), env.spec.max_episode_steps
-        )
+        choose_goals = None
+        if config.frontier and buffer.transitions_used > 0:
+            key_goals = jax.random.fold_in(key_start, 0)
+            choose_goals = lambda *seen: np.asarray(choose(learner.network, buffer, key_goals, *seen))  # noqa: E731
+        seeds, steps = np.asarray(draw_seeds(key_start)), env.spec.max_episode_steps
+        episodes = collect_external(env, policy, seeds, steps, choose_goals=choose_goals)
         return add(buffer, episodes), episodes
 
     return collect_episodes

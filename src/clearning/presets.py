@@ -215,17 +215,17 @@ def point_maze_medium() -> Config:
 
 def as_td3(config: Config) -> Config:
     """TD3 with hindsight on the same environment: no horizon, rewards −1 and 0, discount 0.98."""
-    return replace(config, method="td3", max_horizon=1, actor_heads=1)
+    return replace(config, method="td3", max_horizon=1, actor_heads=1, frontier=0.0)
 
 
 def as_tdm(config: Config) -> Config:
     """Temporal difference models on the same environment, in the dense setting of their paper."""
-    return replace(config, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0)
+    return replace(config, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0, frontier=0.0)
 
 
 def as_naive_q(config: Config) -> Config:
     """Naive horizon-aware Q: a horizon drawn once per episode, counted down, learned by the squared loss."""
-    return replace(config, method="naive-q", form="sampled-horizon")
+    return replace(config, method="naive-q", form="sampled-horizon", frontier=0.0)
 
 
 def as_uniform_h(config: Config) -> Config:

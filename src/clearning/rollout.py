@@ -25,6 +25,7 @@ from clearning.types import EnvSpec, Episodes, GoalEnv
 # (key, observation, goal, step) -> action, for one observation.
 Policy = Callable[[Array, Array, Array, Array], Array]
 GoalDraw = Callable[[Array], Array]  # key -> goal
+CANDIDATES = 32  # goals among which an episode at the frontier chooses
 
 
 class Dial(NamedTuple):
@@ -207,15 +208,17 @@ def collect_external(
     seeds: np.ndarray,
     max_steps: int,
     end_at_success: bool = True,
+    choose_goals: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> Episodes:
     """Run one episode for each seed, all from their start, and each to its own end.
 
     The policy sees all episodes at once; finished ones are no longer stepped, and a reset is never a step.
+    Goals are the environment's unless `choose_goals` (observations, achieved, desired) gives others.
     """
     count, spec = len(seeds), env.spec
     pool = env.pool(count)
     seen = pool.reset(seeds)
-    goal = seen.desired
+    goal = choose_goals(seen.observation, seen.achieved, seen.desired) if choose_goals else seen.desired
     observations = np.zeros((count, max_steps + 1, spec.observation_size), np.float32)
     achieved = np.zeros((count, max_steps + 1, spec.goal_size), np.float32)
     actions = np.zeros((count, max_steps, *spec.action_shape), spec.action_dtype)
@@ -257,6 +260,30 @@ def rare_goal(env: GoalEnv, buffer: Buffer, candidates: int) -> GoalDraw:
         return goals[jax.vmap(times_reached)(goals).argmin()]
 
     return draw
+
+
+def frontier_goals(env: Any, share: float) -> Callable[..., Array]:
+    """Goals at the edge of what can be reached, for a share of the episodes; the rest keep their own.
+
+    A goal that C holds sure teaches nothing and one it holds hopeless is not reached: of some that were
+    achieved before, the one with C nearest to a half. Where nothing is moved at random, this is where the
+    first movements come from.
+    """
+
+    def choose(
+        network: Any, buffer: Buffer, key: Array, observation: Array, achieved: Array, desired: Array
+    ) -> Array:
+        def one(key: Array, s: Array, at: Array, own: Array) -> Array:
+            key_coin, key_goals = jax.random.split(key)
+            goals = ring.sample_achieved(key_goals, buffer, CANDIDATES)
+            chance = jax.nn.sigmoid(jax.vmap(lambda g: network.curve(s, g).max(0)[-1])(goals))
+            here = jax.vmap(lambda g: env.reached(at, g))(goals)
+            best = goals[jnp.where(here, jnp.inf, jnp.abs(chance - 0.5)).argmin()]
+            return jnp.where(jax.random.uniform(key_coin) < share, best, own)
+
+        return jax.vmap(one)(jax.random.split(key, len(desired)), observation, achieved, desired)
+
+    return eqx.filter_jit(choose)
 
 
 def training_starts(
