@@ -500,8 +500,11 @@ def test_killed_and_resumed_a_run_ends_with_the_same_bits(capsys, tmp_path, whol
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert_no_workers(str(flag))  # they notice that nobody asks any more
+    killed = load_arrays(folder / "checkpoint.safetensors")[1]["counters"]
     code, _, _ = run(capsys, "resume", str(folder))
     assert code == 0
+    # Shown should the rest fail: on a loaded machine, the kill comes some checkpoints late.
+    print("resumed from", killed)
     assert_same_run(folder, whole)
 
 
