@@ -162,6 +162,8 @@ class Config:
         sampled = self.form == "sampled-horizon"
         one = self.method in ("her", "td3") or (self.method == "gcsl" and not sampled)
         _require(not one or self.max_horizon == 1, f"{self.method} needs max_horizon 1", self.max_horizon)
+        told = self.method == "gcsl" and sampled
+        _require(not told or self.max_horizon > 1, "gcsl in this form needs a max_horizon over 1", 1)
         other_form = self.method in ("naive-q", "d-learning") and not sampled
         _require(not other_form, f"{self.method} needs the other form", self.form)
         _require(not self.monotone or self.method == "c-learning", "only C is monotone in h", self.method)

@@ -168,13 +168,14 @@ class MinMax(eqx.Module):
 
     def __init__(self, mlp: MLP, outputs: int, horizons: int):
         self.mlp = mlp
-        # From a gentle rise over all horizons to a step between two of them.
-        spread = jnp.linspace(0.0, jnp.log(8.0 * horizons), PLANES)
-        self.log_slopes = jnp.tile(spread, (outputs, GROUPS, 1))
+        # Groups from gentle, which bound C from above, to steep, which let it rise within a few steps.
+        spread = jnp.linspace(0.0, jnp.log(horizons), GROUPS)
+        self.log_slopes = jnp.tile(spread[:, None], (outputs, 1, PLANES))
 
     def __call__(self, x: Array) -> Array:
+        # Offsets in units of the horizon: a steep plane need not move further than a gentle one.
         offsets = self.mlp(x[:-1]).reshape(self.log_slopes.shape)
-        return (offsets + jnp.exp(self.log_slopes) * x[-1]).max(-1).min(-1)
+        return (jnp.exp(self.log_slopes) * (x[-1] + offsets)).max(-1).min(-1)
 
 
 class AllHorizons(eqx.Module):
@@ -203,7 +204,7 @@ class AllHorizons(eqx.Module):
 class SampledHorizon(eqx.Module):
     """(s, g, h) to logits for every action, one horizon at a time.
 
-    With a discount in place of the horizon, the largest is 1 and none is left behind by a step.
+    With a discount in place of the horizon, `max_horizon` is 1 and `step` 0: no step changes it.
     """
 
     inputs: Any

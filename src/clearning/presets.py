@@ -223,7 +223,7 @@ def as_her(config: Config) -> Config:
 
     Four goals of five come from the episode's future, the others are what it was after.
     """
-    return replace(_with_goals(config, future=0.8, episode=0.2), method="her", max_horizon=1)
+    return replace(_with_goals(config, future=0.8, episode=0.2), method="her", max_horizon=1, actor_heads=1)
 
 
 def as_gcsl(config: Config) -> Config:
@@ -231,7 +231,7 @@ def as_gcsl(config: Config) -> Config:
 
     `--form sampled-horizon --max-horizon 50` tells the network how many steps it took.
     """
-    free = replace(config, form="all-horizons", max_horizon=1)
+    free = replace(config, form="all-horizons", max_horizon=1, actor_heads=1)
     return replace(_with_goals(free, future=1.0), method="gcsl")
 
 
