@@ -18,7 +18,7 @@ from clearning.core.horizons import minimum_horizon
 from clearning.errors import ClearningError, UsageError
 from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
 from clearning.networks import build_network
-from clearning.rollout import Dial, check_dial, dial_policy, own_dial
+from clearning.rollout import Dial, DialName, check_dial, dial_policy, own_dial
 from clearning.types import EnvSpec
 
 NetworkBuilder = Callable[[EnvSpec, Config, Array], Any]
@@ -62,9 +62,9 @@ class Agent:
         s, g, lead = self._pairs(obs, goal)
         if horizon is not None and alpha is not None:
             raise UsageError("Give either a horizon or alpha, not both: alpha is a way to pick the horizon.")
-        for name, given in (("horizon", horizon), ("alpha", alpha), ("discount", discount)):
-            if given is not None:
-                check_dial(self.config, name)
+        asked: dict[DialName, Any] = {"horizon": horizon, "alpha": alpha, "discount": discount}
+        for dial in (name for name, value in asked.items() if value is not None):
+            check_dial(self.config, dial)
         if horizon is not None:
             actions = self._run(_act_at, (self.spec,), s, g, self._horizons(horizon, lead))
         else:
@@ -80,7 +80,7 @@ class Agent:
     def reach_probability(self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike) -> Any:
         """max_a C(s, a, g, h): how surely the goal can be reached in at most `horizon` steps."""
         s, g, lead = self._pairs(obs, goal)
-        self._require_c()
+        self.require_c()
         horizons = self._horizons(horizon, lead)
         best = self._run(_best, (self.spec,), s, g)
         return _shaped(best[np.arange(len(best)), horizons - 1], lead, float)
@@ -88,7 +88,7 @@ class Agent:
     def reach_curve(self, obs: ArrayLike, goal: ArrayLike) -> np.ndarray:
         """The reach probability for every horizon 1..H, on a last axis."""
         s, g, lead = self._pairs(obs, goal)
-        self._require_c()
+        self.require_c()
         return self._run(_best, (self.spec,), s, g).reshape(*lead, self.max_horizon)
 
     def min_horizon(self, obs: ArrayLike, goal: ArrayLike, probability: float = 0.9) -> Any:
@@ -131,7 +131,8 @@ class Agent:
         """Whether it can say how surely a goal is reached in time; peers learn other things."""
         return self.config.method == "c-learning"
 
-    def _require_c(self) -> None:
+    def require_c(self) -> None:
+        """Refuse where only C has an answer."""
         if not self.knows_c:
             raise UsageError(
                 f"An agent trained by {self.config.method} acts, but has not learned how surely a goal is "
