@@ -18,7 +18,7 @@ from clearning.core.horizons import minimum_horizon
 from clearning.errors import ClearningError, UsageError
 from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
 from clearning.networks import build_network
-from clearning.rollout import Dial, DialName, check_dial, dial_policy, own_dial
+from clearning.rollout import Dial, check_dial, dial_policy, own_dial
 from clearning.types import EnvSpec
 
 NetworkBuilder = Callable[[EnvSpec, Config, Array], Any]
@@ -62,9 +62,9 @@ class Agent:
         s, g, lead = self._pairs(obs, goal)
         if horizon is not None and alpha is not None:
             raise UsageError("Give either a horizon or alpha, not both: alpha is a way to pick the horizon.")
-        asked: dict[DialName, Any] = {"horizon": horizon, "alpha": alpha, "discount": discount}
-        for dial in (name for name, value in asked.items() if value is not None):
-            check_dial(self.config, dial)
+        for name, given in (("horizon", horizon), ("alpha", alpha), ("discount", discount)):
+            if given is not None:
+                check_dial(self.config, name)
         if horizon is not None:
             actions = self._run(_act_at, (self.spec,), s, g, self._horizons(horizon, lead))
         else:

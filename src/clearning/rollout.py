@@ -6,7 +6,7 @@ outside; both give the same arrays.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -44,10 +44,7 @@ class Dial(NamedTuple):
     discount: Any = None
 
 
-DialName = Literal["alpha", "horizon", "discount"]
-
-
-def dials(config: Config) -> tuple[DialName, ...]:
+def dials(config: Config) -> tuple[str, ...]:
     """What can be asked of a config's agent when it acts."""
     if config.method == "d-learning":
         return ("discount",)
@@ -56,7 +53,7 @@ def dials(config: Config) -> tuple[DialName, ...]:
     return () if config.method in ("her", "td3", "gcsl") else ("horizon", "alpha")
 
 
-def check_dial(config: Config, name: DialName) -> None:
+def check_dial(config: Config, name: str) -> None:
     """Refuse a dial that a config's agent does not have."""
     known = dials(config)
     if name not in known:
