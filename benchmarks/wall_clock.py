@@ -109,7 +109,9 @@ def main() -> None:
             taken, steps = train(seed)
             runs.append({"what": name, "seed": seed, "seconds": taken, "env_steps": steps})
             print(f"{name}, seed {seed}: {taken:.1f} s, {steps:,} steps", flush=True)
-    mean = {n: np.mean([r["seconds"] for r in runs if r["what"] == n]) for n in ("clearning", "stable-baselines3")}
+    mean = {
+        n: np.mean([r["seconds"] for r in runs if r["what"] == n]) for n in ("clearning", "stable-baselines3")
+    }
     ratio = float(mean["stable-baselines3"] / mean["clearning"])
     print(f"{ratio:.2f} times as fast to {100 * MARK:.0f} % on {ENV}")
     if options.json:

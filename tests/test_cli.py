@@ -55,10 +55,35 @@ def test_every_preset_runs_two_iterations(name, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_every_peer_trains_on_numbered_and_on_continuous_actions(peer, tmp_path, capsys):
-    for name in ("cat-and-mouse", "mini-maze"):
-        code, _, error = run(capsys, "train", f"{peer}/{name}", "--out", str(tmp_path / name), *TINY)
+def test_every_peer_trains_and_is_evaluated_or_says_why_not(peer, tmp_path, capsys):
+    refused = {"cat-and-mouse": ("gcsl", "her", "d-learning"), "mini-maze": ("td3",)}
+    for name in refused:
+        folder = tmp_path / name
+        code, _, error = run(capsys, "train", f"{peer}/{name}", "--out", str(folder), *TINY)
+        if peer in refused[name]:
+            assert (code, folder.exists()) == (2, False)
+            assert f"{peer} is for" in error
+            continue
         assert code == 0, error
+        code, out, error = run(capsys, "eval", str(folder), "--json")
+        assert code == 0, error
+        assert 0 <= json.loads(out)["success"] <= 1
+
+
+def test_prefixes_are_listed_and_peers_answer_for_their_dials(tmp_path, capsys):
+    _, out, _ = run(capsys, "presets")
+    assert all(f"{peer}/" in out for peer in PEERS)
+    folder = str(tmp_path / "run")
+    assert run(capsys, "train", "d-learning/frozen-lake", "--out", folder, *TINY)[0] == 0
+    code, out, _ = run(capsys, "eval", folder, "--json", "--discount", "0.5")
+    assert (code, json.loads(out)["policy"]) == (0, {"discount": 0.5})
+    code, _, error = run(capsys, "eval", folder, "--horizon", "5")
+    assert (code, "d-learning has no horizon: it acts by discount" in error) == (2, True)
+    assert run(capsys, "eval", folder, "--state", "1,0", "--goal", "1,1", "--rollouts", "5", "--json")[0] == 0
+    code, _, error = run(capsys, "eval", folder, "--dial")
+    assert (code, "has not learned how surely" in error) == (2, True)
+    code, out, error = run(capsys, "plot", folder)
+    assert (code, out.strip().endswith("learning_curves.png")) == (0, True), error
 
 
 def test_seeds_make_one_folder_each(lake_runs):

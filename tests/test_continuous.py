@@ -1,7 +1,7 @@
 """The learner for continuous actions: targets and losses by hand, heads, statistics of inputs, peers."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from clearning.core.horizons import episode_horizon
 from clearning.core.recursions import C_RULE, NAIVE_RULE, TDM_RULE, cost_rule, rule_for, steps_to_go
 from clearning.envs import CatAndMouse
 from clearning.networks import HeadsActorCritic, NormalisedInputs, build_network, with_statistics
-from clearning.types import Batch, EnvSpec, Episodes
+from clearning.types import Batch, EnvSpec, Episodes, Method
 
 SPEC = EnvSpec(
     name="probe",
@@ -283,8 +283,8 @@ def test_distance_rule_ends_in_the_distance():
 
 
 def test_every_method_has_a_rule():
-    for method in ("c-learning", "td3", "tdm", "naive-q"):
-        assert rule_for(method, 0.9).target is not None
+    for method in get_args(Method):
+        assert rule_for(method, 0.9).loss is not None
 
 
 def test_episode_horizons_are_uniform_and_repeatable():

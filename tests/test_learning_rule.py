@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -15,12 +14,10 @@ from jax.flatten_util import ravel_pytree
 from clearning.agents.discrete import example_loss, example_target, start, update
 from clearning.agents.learner import Learner
 from clearning.config import Config
-from clearning.core.recursions import C_RULE, Rule, exact
+from clearning.core.recursions import A_RULE, C_RULE, Rule
 from clearning.core.tabular import FiniteMDP, optimal_a, optimal_c
 from clearning.networks import build_network
 from clearning.types import Batch, EnvSpec
-
-A_RULE = Rule(exact, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, at_goal=None)
 
 
 class Table(eqx.Module):

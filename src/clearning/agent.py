@@ -18,7 +18,7 @@ from clearning.core.horizons import minimum_horizon
 from clearning.errors import ClearningError, UsageError
 from clearning.files import fill, load_arrays, named_arrays, save_arrays, spec_from_dict, spec_to_dict
 from clearning.networks import build_network
-from clearning.rollout import Dial, dial_policy, own_dial
+from clearning.rollout import Dial, check_dial, dial_policy, own_dial
 from clearning.types import EnvSpec
 
 NetworkBuilder = Callable[[EnvSpec, Config, Array], Any]
@@ -26,7 +26,7 @@ _ARRAY = object()  # stands where a network's leaf is an array
 
 
 class Agent:
-    """A learned C-function with its goal check; it needs no environment.
+    """A learned C-function, or what a peer learned instead, with its goal check; it needs no environment.
 
     Every method takes one example or any batch of them.
     """
@@ -49,23 +49,30 @@ class Agent:
         goal: ArrayLike,
         horizon: int | ArrayLike | None = None,
         alpha: float | None = None,
+        discount: float | None = None,
     ) -> Any:
         """The greedy action (section 3.2): at a given horizon, or at the smallest that is safe enough.
 
         Without a horizon, it is the smallest whose probability is at least `alpha` (the config's, 0.9, unless
         given) of the best over all horizons: nearer 0 is faster, nearer 1 safer. With one, count it down
-        yourself from step to step. Returns an int for one observation and an array for a batch; where actions
-        are continuous, vectors in the environment's units.
+        yourself from step to step. D-learning's agent acts by a discount instead. Returns an int for one
+        observation and an array for a batch; where actions are continuous, vectors in the environment's
+        units.
         """
         s, g, lead = self._pairs(obs, goal)
         if horizon is not None and alpha is not None:
             raise UsageError("Give either a horizon or alpha, not both: alpha is a way to pick the horizon.")
+        for name, given in (("horizon", horizon), ("alpha", alpha), ("discount", discount)):
+            if given is not None:
+                check_dial(self.config, name)
         if horizon is not None:
             actions = self._run(_act_at, (self.spec,), s, g, self._horizons(horizon, lead))
         else:
-            alpha = self.config.alpha if alpha is None else check_alpha(alpha)
-            settings = (self.spec, own_dial(self.config), self.config.skip_ruled_out)
-            actions = self._run(_act_alpha, settings, s, g, np.float32(alpha))
+            own = own_dial(self.config)
+            name, value = ("alpha", alpha) if own.discount is None else ("discount", discount)
+            value = getattr(own, name) if value is None else check_share(value, name)
+            settings = (self.spec, own, self.config.skip_ruled_out)
+            actions = self._run(_act_by, settings, s, g, np.float32(value))
         if self.spec.continuous:
             return self.spec.in_bounds(actions).reshape(*lead, -1)
         return _shaped(actions, lead, int)
@@ -73,15 +80,15 @@ class Agent:
     def reach_probability(self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike) -> Any:
         """max_a C(s, a, g, h): how surely the goal can be reached in at most `horizon` steps."""
         s, g, lead = self._pairs(obs, goal)
+        self.require_c()
         horizons = self._horizons(horizon, lead)
-        self._require_probabilities()
         best = self._run(_best, (self.spec,), s, g)
         return _shaped(best[np.arange(len(best)), horizons - 1], lead, float)
 
     def reach_curve(self, obs: ArrayLike, goal: ArrayLike) -> np.ndarray:
         """The reach probability for every horizon 1..H, on a last axis."""
         s, g, lead = self._pairs(obs, goal)
-        self._require_probabilities()
+        self.require_c()
         return self._run(_best, (self.spec,), s, g).reshape(*lead, self.max_horizon)
 
     def min_horizon(self, obs: ArrayLike, goal: ArrayLike, probability: float = 0.9) -> Any:
@@ -119,9 +126,18 @@ class Agent:
         like = eqx.filter_eval_shape(build, jax.random.key(0))
         return cls(fill(like, arrays, "", path), spec, config, bool(record.get("custom_network")))
 
-    def _require_probabilities(self) -> None:
-        if self.config.method != "c-learning":
-            raise UsageError(f"An agent trained by {self.config.method} acts but knows no probabilities.")
+    @property
+    def knows_c(self) -> bool:
+        """Whether it can say how surely a goal is reached in time; peers learn other things."""
+        return self.config.method == "c-learning"
+
+    def require_c(self) -> None:
+        """Refuse where only C has an answer."""
+        if not self.knows_c:
+            raise UsageError(
+                f"An agent trained by {self.config.method} acts, but has not learned how surely a goal is "
+                f"reached within h steps."
+            )
 
     def _run(self, function: Callable[..., Array], settings: tuple, *inputs: Any) -> np.ndarray:
         """`function(*settings, network, *inputs)`, jitted; numpy arrays in and out."""
@@ -151,10 +167,10 @@ class Agent:
             raise UsageError(f"horizon has shape {h.shape}, the batch {lead}: they must match.") from None
 
 
-def check_alpha(alpha: float) -> float:
-    if not 0 < alpha <= 1:
-        raise UsageError(f"alpha must lie in (0, 1], not {alpha}.")
-    return float(alpha)
+def check_share(value: float, name: str) -> float:
+    if not 0 < value <= 1:
+        raise UsageError(f"{name} must lie in (0, 1], not {value}.")
+    return float(value)
 
 
 def _checked(x: ArrayLike, size: int, what: str) -> np.ndarray:
@@ -205,9 +221,10 @@ def _act_at(spec: EnvSpec, network: Any, observation: Array, goal: Array, horizo
     return jax.vmap(one)(observation, goal, horizon)
 
 
-def _act_alpha(
-    spec: EnvSpec, dial: Dial, skip: bool, network: Any, observation: Array, goal: Array, alpha: Array
+def _act_by(
+    spec: EnvSpec, dial: Dial, skip: bool, network: Any, observation: Array, goal: Array, value: Array
 ) -> Array:
-    policy = dial_policy(network, spec, dial._replace(alpha=alpha), skip_ruled_out=skip)
+    turned = dial._replace(alpha=value) if dial.discount is None else dial._replace(discount=value)
+    policy = dial_policy(network, spec, turned, skip_ruled_out=skip)
     key = jax.random.key(0)  # not used: nothing is explored
     return jax.vmap(lambda s, g: policy(key, s, g, jnp.int32(0)))(observation, goal)

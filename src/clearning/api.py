@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 
 from clearning.agent import Agent, NetworkBuilder
+from clearning.agents import check_method
 from clearning.config import Config, replace_settings
 from clearning.envs import ExternalEnv, is_gymnasium_id, make_world
 from clearning.errors import UsageError
@@ -45,6 +46,7 @@ def train(
     config, name = _settings(preset, env, preset_name, settings)
     env = None if isinstance(env, str) else env
     world = make_world(config, env)
+    check_method(world.spec, config)  # before any folder is made
     refuse_unfit(world, config)
     if env is not None:
         config = replace(config, env=world.spec.name)

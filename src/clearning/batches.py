@@ -51,6 +51,10 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
             goals = jax.vmap(draw)(jax.random.split(key_goal, tries), drawn)
             first = jnp.argmin(jax.vmap(is_reached)(drawn, goals))
             drawn, goal = jax.tree.map(lambda x: x[first], (drawn, goals))
+        if config.method == "d-learning":
+            horizon = jax.random.uniform(jax.random.fold_in(key_horizon, 0))  # the discount takes its place
+        elif config.method == "gcsl":
+            goal, horizon = _own_future(key_goal, buffer, config, drawn)
         return _example(buffer, env, config, drawn, goal, horizon)
 
     keys = jax.random.split(key_each, config.batch_size)
@@ -75,6 +79,14 @@ def _example(buffer: Buffer, env: Any, config: Config, drawn: Sample, goal: Arra
         min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
         distance=_scaled_distance(config, next_achieved, goal) if config.method == "tdm" else jnp.zeros(()),
     )
+
+
+def _own_future(key: Array, buffer: Buffer, config: Config, drawn: Sample) -> tuple[Array, Array]:
+    """A goal achieved later in the same episode, and in how many steps, where the network is told."""
+    told = config.form == "sampled-horizon"
+    most = jnp.minimum(drawn.remaining, config.max_horizon) if told else drawn.remaining
+    steps = jax.random.randint(key, (), 1, most + 1)
+    return buffer.achieved[ring.later(buffer, drawn.place, steps)], steps
 
 
 def _scaled_distance(config: Config, achieved: Array, goal: Array) -> Array:

@@ -68,6 +68,8 @@ class EvalArgs:
     """Act for a fixed horizon instead: it counts down, and the episode ends at 0."""
     receding: bool = False
     """With --horizon: keep the horizon instead of counting it down."""
+    discount: float | None = None
+    """d-learning only: the discount to act with. Default: the run's own."""
     state: str = ""
     """Start from this state only, as in 1,0 (with --goal)."""
     goal: str = ""
@@ -178,7 +180,7 @@ def _resume(args: ResumeArgs) -> None:
 def _eval(args: EvalArgs) -> None:
     from clearning import report
 
-    dial = report.dial_from(args.alpha, args.horizon, args.receding)
+    dial = report.dial_from(args.alpha, args.horizon, args.receding, args.discount)
     if bool(args.state) != bool(args.goal):
         raise UsageError("--state and --goal go together: give both or neither.")
     if args.episodes is not None and args.episodes < 1:
@@ -211,18 +213,25 @@ def _video(args: VideoArgs) -> None:
     from clearning.report import dial_from
     from clearning.video import write_video
 
-    dial = dial_from(args.alpha, args.horizon, receding=False)
+    dial = dial_from(args.alpha, args.horizon)
     print(write_video(args.run, args.out or None, args.episodes, dial, args.seed, args.fps))
 
 
 def _presets(args: PresetsArgs) -> None:
-    from clearning.presets import PRESETS
+    from clearning.presets import PEERS, PRESETS
 
     table = Table("preset", "what it is", "episodes", box=None, pad_edge=False)
     for name, build in PRESETS.items():
         first_line = (inspect.getdoc(build) or "").splitlines()[0]
         table.add_row(f"[bold]{name}[/]", first_line, str(build().episodes))
-    Console().print(table)
+    methods = Table("prefix", "the same by another method, as in `clearning train gcsl/dubins-car`", box=None)
+    methods.pad_edge = False
+    for name, change in PEERS.items():
+        methods.add_row(f"[bold]{name}/[/]", (inspect.getdoc(change) or "").splitlines()[0])
+    console = Console()
+    console.print(table)
+    console.print()
+    console.print(methods)
 
 
 def _oracle(args: OracleArgs) -> None:
@@ -303,7 +312,7 @@ def _dispatch(argv: list[str]) -> None:
 
 
 def _dispatch_train(rest: list[str]) -> None:
-    from clearning.presets import PRESETS, describe_preset, preset
+    from clearning.presets import PEERS, PRESETS, describe_preset, preset
 
     if not rest or rest[0] in ("-h", "--help"):
         print("usage: clearning train PRESET [--seed N | --seeds 0-4] [--out DIR] [--SETTING VALUE ...]")
@@ -312,6 +321,8 @@ def _dispatch_train(rest: list[str]) -> None:
         print("\nPresets (`clearning train PRESET --help` lists every setting with the preset's value):")
         for name in PRESETS:
             print(f"  {name}")
+        print("\nWith another method's name in front, as in gcsl/dubins-car, it is the method that trains:")
+        print(f"  {', '.join(PEERS)}")
         if not rest:
             raise UsageError(
                 "train needs a preset, as in `clearning train dubins-car`, or an environment, as in "

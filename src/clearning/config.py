@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from clearning.errors import UsageError
+from clearning.types import Method
 
 AT_LEAST_ONE = ("parallel_envs", "max_horizon", "updates_per_episode", "batch_size", "goal_tries")
 AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_episodes", "action_repeat")
@@ -53,6 +54,8 @@ class Config:
     """Continuous actions: deviation of the noise on an action in [-1, 1] when collecting."""
     new_goal_at_success: bool = False
     """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
+    end_at_success: bool = True
+    """An episode ends where it reaches its goal, unless it is given a new one; A-learning's go on there."""
     goal_candidates: int = 1
     """Goals drawn when an episode needs one; it goes after the one that was reached least often so far."""
     frontier: float = 0.0
@@ -60,17 +63,18 @@ class Config:
     environment's goal: of 32 such goals the one that C holds neither sure nor hopeless."""
 
     # What is learned, and by which network.
-    method: Literal["c-learning", "td3", "tdm", "naive-q"] = "c-learning"
-    """C-learning, or a peer: Q with hindsight and no horizon (td3), temporal difference models, or naive
-    horizon-aware Q, whose horizon is drawn once per episode and learned by the squared loss."""
+    method: Method = "c-learning"
+    """C-learning, or a peer (see docs/method.md)."""
     discount: float = 0.98
-    """Discount of the methods without a horizon."""
+    """Discount of the methods without a horizon, and the one that d-learning acts with unless told."""
     goal_scale: tuple[float, ...] = ()
     """Factors of the goal's coordinates in the distance that tdm learns by; empty for 1 each."""
     form: Literal["all-horizons", "sampled-horizon"] = "all-horizons"
     """All horizons as outputs (ours), or one sampled horizon as an input (the paper's)."""
     max_horizon: int = 50
     """H, the largest horizon."""
+    monotone: bool = False
+    """C rises with h by construction: hazards summed up over all horizons, or Sill's min-max network."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""
     layer_norm: bool = True
@@ -159,11 +163,16 @@ class Config:
         _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
-        no_horizon, one_each = self.method == "td3", self.method == "naive-q"
-        _require(not no_horizon or self.max_horizon == 1, "td3 needs max_horizon 1", self.max_horizon)
+        sampled = self.form == "sampled-horizon"
+        one = self.method in ("her", "td3") or (self.method == "gcsl" and not sampled)
+        _require(not one or self.max_horizon == 1, f"{self.method} needs max_horizon 1", self.max_horizon)
+        told = self.method == "gcsl" and sampled
+        _require(not told or self.max_horizon > 1, "gcsl in this form needs a max_horizon over 1", 1)
+        other_form = self.method in ("naive-q", "d-learning") and not sampled
+        _require(not other_form, f"{self.method} needs the other form", self.form)
+        _require(not self.monotone or self.method == "c-learning", "only C is monotone in h", self.method)
         probable = self.method == "c-learning" or not self.frontier
         _require(probable, "frontier needs the probabilities of c-learning", self.method)
-        _require(not one_each or self.form == "sampled-horizon", "naive-q needs the other form", self.form)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
         _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
         for name in AT_LEAST_ONE:

@@ -45,7 +45,7 @@ class Engine(NamedTuple):
 def build_engine(env: Any, config: Config) -> Engine:
     """Compile an environment and a config into the two programs."""
     mask_reached = env.spec.goal_check is not None
-    update = learner_kind(env.spec).update
+    update = learner_kind(env.spec, config).update
     rule = rule_for(config.method, config.discount)
     chunk = (
         config.update_chunk if config.updates_per_step else config.updates_per_episode * config.parallel_envs
@@ -103,7 +103,9 @@ def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer
         state, goal = training_starts(env, key_start, config.parallel_envs, draw_goal)
         policy = dial_policy(learner.network, spec, dial, epsilon, config.skip_ruled_out, config.noise)
         new_goal = draw_goal if config.new_goal_at_success else None
-        episodes = collect(env, policy, key_act, state, goal, spec.max_episode_steps, new_goal)
+        episodes = collect(
+            env, policy, key_act, state, goal, spec.max_episode_steps, new_goal, config.end_at_success
+        )
         return ring.add(buffer, episodes), episodes
 
     # The buffer is written in place; a copy of it per episode would cost more than the episode.
@@ -127,7 +129,7 @@ def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[
             key_goals = jax.random.fold_in(key_start, 0)
             choose_goals = lambda *seen: np.asarray(choose(learner.network, buffer, key_goals, *seen))  # noqa: E731
         seeds, steps = np.asarray(draw_seeds(key_start)), env.spec.max_episode_steps
-        episodes = collect_external(env, policy, seeds, steps, choose_goals=choose_goals)
+        episodes = collect_external(env, policy, seeds, steps, config.end_at_success, choose_goals)
         return add(buffer, episodes), episodes
 
     return collect_episodes

@@ -14,6 +14,7 @@ from clearning.types import EnvSpec, Episodes
 Features = Literal["raw", "scaled", "relative", "one-hot", "normalised"]
 SMALLEST_DEVIATION = 0.01  # a coordinate that hardly moves must not be blown up
 CLIP = 5.0  # deviations from the mean that an input may show
+GROUPS = PLANES = 4  # of a min-max network
 
 
 class MLP(eqx.Module):
@@ -135,11 +136,53 @@ def _scaled(x: Array, low: tuple[float, ...], high: tuple[float, ...]) -> Array:
     return 2.0 * (x - lo) / (hi - lo) - 1.0
 
 
+class Hazards(eqx.Module):
+    """Logits of C that rise with h: C_h = 1 − Π_{k ≤ h} (1 − hazard_k), an MLP giving each hazard's logit."""
+
+    mlp: MLP
+    horizons: int = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        # Hazards of 1 / (1 + H) to begin with, or long horizons would start out sure.
+        z = self.mlp(x).reshape(-1, self.horizons) - jnp.log(self.horizons)
+        return cumulated_logits(z).ravel()
+
+
+def cumulated_logits(hazards: Array) -> Array:
+    """Logits of C for h = 1..H from the hazards' logits, on the last axis.
+
+    With S_h = Σ_{k ≤ h} softplus(z_k) = −log(1 − C_h), the logit of C_h is log(e^S − 1) = S + log(1 − e^−S).
+    """
+    passed = jnp.cumsum(jax.nn.softplus(hazards), axis=-1) + 1e-30  # the logarithm of 0 has no slope
+    return passed + jnp.log(-jnp.expm1(-passed))
+
+
+class MinMax(eqx.Module):
+    """Sill's monotone network (1998): the least over groups of the largest of planes that rise with h.
+
+    The horizon is the last input. The planes' offsets may depend on the others in any way: by an MLP.
+    """
+
+    mlp: MLP
+    log_slopes: Array  # (outputs, GROUPS, PLANES)
+
+    def __init__(self, mlp: MLP, outputs: int, horizons: int):
+        self.mlp = mlp
+        # Groups from gentle, which bound C from above, to steep, which let it rise within a few steps.
+        spread = jnp.linspace(0.0, jnp.log(horizons), GROUPS)
+        self.log_slopes = jnp.tile(spread[:, None], (outputs, 1, PLANES))
+
+    def __call__(self, x: Array) -> Array:
+        # Offsets in units of the horizon: a steep plane need not move further than a gentle one.
+        offsets = self.mlp(x[:-1]).reshape(self.log_slopes.shape)
+        return (jnp.exp(self.log_slopes) * (x[-1] + offsets)).max(-1).min(-1)
+
+
 class AllHorizons(eqx.Module):
     """(s, g) to logits for every horizon and action at once."""
 
     inputs: Any
-    mlp: MLP
+    mlp: Any
     shape: tuple[int, int] = eqx.field(static=True)
 
     def curve(self, observation: Array, goal: Array) -> Array:
@@ -159,11 +202,15 @@ class AllHorizons(eqx.Module):
 
 
 class SampledHorizon(eqx.Module):
-    """(s, g, h) to logits for every action, one horizon at a time."""
+    """(s, g, h) to logits for every action, one horizon at a time.
+
+    With a discount in place of the horizon, `max_horizon` is 1 and `step` 0: no step changes it.
+    """
 
     inputs: Any
-    mlp: MLP
+    mlp: Any
     max_horizon: int = eqx.field(static=True)
+    step: int = eqx.field(static=True, default=1)
 
     def backed_up(self, horizon: Array) -> Array:
         return horizon[None]
@@ -173,7 +220,7 @@ class SampledHorizon(eqx.Module):
         return jax.vmap(lambda h: self.mlp(jnp.append(x, h / self.max_horizon)), out_axes=1)(horizon)
 
     def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
-        return self.at(observation, goal, horizon - 1)
+        return self.at(observation, goal, horizon - self.step)
 
     def shift(self, values: Array) -> Array:
         return values
@@ -191,7 +238,7 @@ class HeadsActorCritic(eqx.Module):
 
     inputs: Any
     actor: MLP
-    critics: tuple[MLP, ...]
+    critics: tuple[Any, ...]
     heads: int = eqx.field(static=True)
     max_horizon: int = eqx.field(static=True)
 
@@ -232,7 +279,7 @@ class HeadsActorCritic(eqx.Module):
         return mine / mine.sum(1, keepdims=True)
 
 
-def _logits(critic: MLP, x: Array, actions: Array) -> Array:
+def _logits(critic: Any, x: Array, actions: Array) -> Array:
     return jax.vmap(lambda a: critic(jnp.concatenate([x, a])))(actions)  # (actions, H)
 
 
@@ -241,7 +288,7 @@ class HorizonActorCritic(eqx.Module):
 
     inputs: Any
     actor: MLP
-    critics: tuple[MLP, ...]
+    critics: tuple[Any, ...]
     max_horizon: int = eqx.field(static=True)
 
     def curve(self, observation: Array, goal: Array) -> Array:
@@ -279,7 +326,7 @@ class HorizonActorCritic(eqx.Module):
     def _free(self, x: Array, horizon: Array) -> Array:
         return self.actor(jnp.append(x, horizon / self.max_horizon))
 
-    def _at(self, critic: MLP, x: Array, action: Array, horizon: Array) -> Array:
+    def _at(self, critic: Any, x: Array, action: Array, horizon: Array) -> Array:
         return critic(jnp.append(jnp.concatenate([x, action]), horizon / self.max_horizon))
 
 
@@ -294,14 +341,23 @@ def build_network(spec: EnvSpec, config: Config, key: Array) -> Any:
     def mlp(key: Array, size: int, outputs: int) -> MLP:
         return MLP((size, *config.hidden, outputs), config.layer_norm, key)
 
+    def of_c(key: Array, size: int, outputs: int) -> Any:
+        """From inputs (with the horizon last, where it is one) to logits of C."""
+        if config.monotone and as_input:
+            return MinMax(mlp(key, size - 1, outputs * GROUPS * PLANES), outputs, horizons)
+        plain = mlp(key, size, outputs)
+        return Hazards(plain, horizons) if config.monotone else plain
+
     if not spec.continuous:
+        if config.method == "d-learning":
+            return SampledHorizon(inputs, mlp(key, size, spec.num_actions), 1, step=0)
         if as_input:
-            return SampledHorizon(inputs, mlp(key, size, spec.num_actions), horizons)
+            return SampledHorizon(inputs, of_c(key, size, spec.num_actions), horizons)
         shape = (spec.num_actions, horizons)
-        return AllHorizons(inputs, mlp(key, size, shape[0] * shape[1]), shape)
+        return AllHorizons(inputs, of_c(key, size, shape[0] * shape[1]), shape)
     key_actor, *keys = jax.random.split(key, 1 + config.critics)
     outputs = 1 if as_input else horizons
-    critics = tuple(mlp(k, size + len(spec.action_low), outputs) for k in keys)
+    critics = tuple(of_c(k, size + len(spec.action_low), outputs) for k in keys)
     heads = 1 if as_input else config.actor_heads
     actor = mlp(key_actor, size, heads * len(spec.action_low))
     if as_input:

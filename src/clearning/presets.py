@@ -125,22 +125,29 @@ ROBOT = Config(
     env="FetchReach-v4",
     episodes=0,
     env_steps=250_000,
-    random_episodes=16,
+    random_episodes=96,
     parallel_envs=8,
     epsilon=0.3,
+    frontier=0.5,
     features="normalised",
     hidden=(256, 256, 256),
     updates_per_step=1.0,
-    goal_future=0.8,
-    goal_episode=0.2,
-    goal_random=0.0,
+    action_penalty=0.1,
+    goal_future=0.4,
+    goal_episode=0.3,
+    goal_random=0.3,
     pair_tries=16,
     buffer_capacity=1_000_000,
     every_counts="steps",
     evaluate_every=10_000,
     checkpoint_every=10_000,
 )
-"""What our presets for Gymnasium environments share."""
+"""What our presets for Gymnasium environments share.
+
+Hindsight alone shows C hardly a goal that is missed, and what moves little finds hardly another: more than
+half of the goals are those that an episode was after, its own or another's, half of the episodes go after
+what C holds neither sure nor hopeless, and the actor pays for actions that nothing yet calls for.
+"""
 
 
 def gymnasium_defaults() -> Config:
@@ -150,7 +157,14 @@ def gymnasium_defaults() -> Config:
 
 def fetch_reach() -> Config:
     """FetchReach: the arm's tip to a point, 4,000 steps."""
-    return replace(ROBOT, env_steps=4_000, random_episodes=8, evaluate_every=500, checkpoint_every=1_000)
+    return replace(
+        ROBOT,
+        env_steps=4_000,
+        random_episodes=8,
+        hidden=(128, 128),
+        evaluate_every=500,
+        checkpoint_every=1_000,
+    )
 
 
 def fetch_push() -> Config:
@@ -214,18 +228,61 @@ def point_maze_medium() -> Config:
 
 
 def as_td3(config: Config) -> Config:
-    """TD3 with hindsight on the same environment: no horizon, rewards −1 and 0, discount 0.98."""
-    return replace(config, method="td3", max_horizon=1, actor_heads=1, frontier=0.0)
+    """TD3 with hindsight (continuous actions): no horizon, rewards −1 and 0, discount 0.98.
+
+    Four goals of five come from the episode's future, the others are what it was after.
+    """
+    return replace(_with_goals(config, future=0.8, episode=0.2), method="td3", max_horizon=1, actor_heads=1)
+
+
+def as_her(config: Config) -> Config:
+    """Double deep Q-learning with hindsight (numbered actions): no horizon, rewards −1 and 0, discount 0.98.
+
+    Four goals of five come from the episode's future, the others are what it was after.
+    """
+    return replace(_with_goals(config, future=0.8, episode=0.2), method="her", max_horizon=1, actor_heads=1)
+
+
+def as_gcsl(config: Config) -> Config:
+    """GCSL (numbered actions): learns to repeat what led to a later state of an episode; no horizon.
+
+    `--form sampled-horizon --max-horizon 50` tells the network how many steps it took.
+    """
+    free = replace(config, form="all-horizons", max_horizon=1, actor_heads=1)
+    return replace(_with_goals(free, future=1.0), method="gcsl")
+
+
+def as_a_learning(config: Config) -> Config:
+    """A-learning: the probability of being at the goal after exactly h steps (appendix C).
+
+    Reaching a goal ends no episode, pairs that reach it are trained on as they come, and no horizons vote:
+    neighbours need not agree.
+    """
+    return replace(config, method="a-learning", end_at_success=False, goal_tries=1, pair_tries=1, vote=0)
+
+
+def as_d_learning(config: Config) -> Config:
+    """D-learning (numbered actions): γ in place of h (appendix D), trained on [0, 1]; acts with 0.9."""
+    return replace(config, method="d-learning", form="sampled-horizon", discount=0.9)
+
+
+def as_monotone(config: Config) -> Config:
+    """C-learning by a network that rises with h: hazards, or in the paper's form Sill's min-max network."""
+    return replace(config, monotone=True)
+
+
+def _with_goals(config: Config, future: float = 0.0, episode: float = 0.0) -> Config:
+    return replace(config, goal_future=future, goal_episode=episode, goal_random=0.0, goal_nearby=0.0)
 
 
 def as_tdm(config: Config) -> Config:
     """Temporal difference models on the same environment, in the dense setting of their paper."""
-    return replace(config, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0, frontier=0.0)
+    return replace(config, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0)
 
 
 def as_naive_q(config: Config) -> Config:
     """Naive horizon-aware Q: a horizon drawn once per episode, counted down, learned by the squared loss."""
-    return replace(config, method="naive-q", form="sampled-horizon", frontier=0.0)
+    return replace(config, method="naive-q", form="sampled-horizon")
 
 
 def as_uniform_h(config: Config) -> Config:
@@ -246,6 +303,11 @@ PAPER_ROBOT = replace(
     learning_rate=1e-4,
     learning_rate_decay="constant",
     updates_per_step=0.0,
+    frontier=0.0,
+    action_penalty=0.0,
+    goal_future=0.8,
+    goal_episode=0.2,
+    goal_random=0.0,
     target_rate=0.05,
     act_with="network",
     actor_objective="value",
@@ -378,21 +440,30 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "paper/hand-manipulate-pen-full": paper_hand_manipulate_pen_full,
 }
 PEERS: dict[str, Callable[[Config], Config]] = {
+    "gcsl": as_gcsl,
+    "her": as_her,
     "td3": as_td3,
     "tdm": as_tdm,
+    "a-learning": as_a_learning,
+    "d-learning": as_d_learning,
     "naive-q": as_naive_q,
     "uniform-h": as_uniform_h,
+    "monotone": as_monotone,
 }
-"""Methods that the paper compares with; `td3/fetch-push` is the preset fetch-push trained by td3."""
+"""The paper's other methods and variants; `td3/fetch-push` is the preset fetch-push trained by td3."""
 
 
 def preset(name: str) -> Config:
     """A preset's config by name; an unknown name is answered with the nearest known one."""
     peer, _, rest = name.partition("/")
     if peer in PEERS:
-        return PEERS[peer](preset(rest))
+        config = preset(rest)
+        if peer not in ("uniform-h", "monotone"):  # other methods have no C that would find a frontier
+            config = replace(config, frontier=0.0)
+        return PEERS[peer](config)
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.5)
+        known = [*PRESETS, *(f"{p}/{rest}" for p in PEERS if rest)]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"Did you mean '{near[0]}'?" if near else "See `clearning presets` for all."
         raise UsageError(f"There is no preset '{name}'. {hint}")
     return PRESETS[name]()

@@ -15,7 +15,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from clearning.agent import Agent, check_alpha
+from clearning.agent import Agent, check_share
 from clearning.core.tabular import optimal_c_from, optimal_c_last
 from clearning.envs import CatAndMouse, DubinsCar, ExternalEnv, FrozenLake, MiniMaze, make, make_world
 from clearning.envs.cat_and_mouse import exact_success
@@ -30,7 +30,7 @@ from clearning.evaluate import (
     run_episodes,
     run_horizons,
 )
-from clearning.rollout import Dial, dial_horizon, own_dial
+from clearning.rollout import Dial, check_dial, dial_horizon, own_dial
 from clearning.runs import RunFolder, run_folders
 
 FINAL_EPISODES = 500  # for a figure to report: a standard error of at most 2.2 points
@@ -38,17 +38,23 @@ COMBINED = ("success", "held", "reached_at_reset", "steps", "optimal_steps", "di
 COMBINED += ("env_steps", "episodes")
 
 
-def dial_from(alpha: float | None, horizon: int | None, receding: bool) -> Dial | None:
+def dial_from(
+    alpha: float | None, horizon: int | None, receding: bool = False, discount: float | None = None
+) -> Dial | None:
     """The dial a user asked for; None for the run's own."""
     if alpha is not None and horizon is not None:
         raise UsageError("Give either --alpha or --horizon: alpha is a way to pick the horizon.")
     if receding and horizon is None:
         raise UsageError("--receding says what to do with a --horizon: give both.")
+    if discount is not None and (alpha is not None or horizon is not None):
+        raise UsageError("--discount is d-learning's dial and goes with no other.")
     if horizon is not None:
         if horizon < 1:
             raise UsageError(f"--horizon must be at least 1, not {horizon}.")
         return Dial(horizon=horizon, receding=receding)
-    return None if alpha is None else Dial(check_alpha(alpha))
+    if discount is not None:
+        return Dial(discount=check_share(discount, "discount"))
+    return None if alpha is None else Dial(check_share(alpha, "alpha"))
 
 
 def evaluate_runs(
@@ -72,8 +78,7 @@ def evaluate_run(
     folder: RunFolder, dial: Dial | None, eval_seed: int = 0, episodes: int | None = None
 ) -> dict[str, Any]:
     """One run on its test goals; a Gymnasium environment draws `episodes` fresh ones, 500 unless given."""
-    agent, env, record = _open(folder, dial)
-    dial = _complete(dial, agent)
+    agent, dial, env, record = _open(folder, dial)
     with _closing(env, episodes):
         count = episodes or FINAL_EPISODES
         outcome = evaluate(agent.network, env, agent.config, dial, eval_seed, episodes=count)
@@ -119,8 +124,7 @@ def evaluate_pair(
         raise UsageError(f"--rollouts must be at least 1, not {rollouts}.")
     found = []
     for folder in run_folders(run):
-        agent, env, record = _open(folder, dial)
-        use = _complete(dial, agent)
+        agent, use, env, record = _open(folder, dial)
         if isinstance(env, ExternalEnv):
             raise UsageError(f"{env.name} draws its own starts and goals: leave out --state and --goal.")
         start, end = _checked_pair(env, state, goal)
@@ -133,7 +137,7 @@ def evaluate_pair(
             "seed": record["seed"],
             "policy": _dial_record(use),
         }
-        if use.horizon:
+        if use.horizon and agent.knows_c:
             one["predicted"] = agent.reach_probability(env.observe(start), end, use.horizon)
             if not use.receding and isinstance(env, FrozenLake | MiniMaze):
                 best = _exact_best(env, start, use.horizon)
@@ -171,7 +175,7 @@ def turn_dials(run: str, eval_seed: int = 0, episodes: int | None = None) -> dic
     rows: list[list[dict[str, Any]]] = []
     records, horizons = [], None
     for folder in folders:
-        agent, env, record = _open(folder, None)
+        agent, _, env, record = _open(folder, None)
         with _closing(env, episodes):
             sight = _at_the_start(agent, env, eval_seed, episodes or agent.config.test_episodes)
             if horizons is None:
@@ -382,24 +386,26 @@ def _best_action(env: Any, values: np.ndarray, reached: bool) -> dict[str, Any]:
     }
 
 
-def _complete(dial: Dial | None, agent: Agent) -> Dial:
-    """The dial that was asked for, or the run's own, with the run's voting."""
+def complete_dial(dial: Dial | None, agent: Agent) -> Dial:
+    """The dial that was asked for, if the agent has it, or the agent's own; with its own voting."""
     own = own_dial(agent.config)
     if dial is None:
         return own
+    kind = "horizon" if dial.horizon else "alpha" if dial.discount is None else "discount"
+    check_dial(agent.config, kind)
+    if dial.horizon > agent.max_horizon:
+        raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
     return dial._replace(method=own.method, vote=0 if dial.horizon else own.vote)
 
 
-def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Any, dict[str, Any]]:
+def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, dict[str, Any]]:
     config, _, record = folder.read()
     if record.get("custom_env"):
         raise UsageError(f"{folder.path} was trained on your own environment: evaluate it from Python.")
     agent = Agent.load(folder.agent_file)
-    if dial and dial.horizon > agent.max_horizon:
-        raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
     env = make_world(config)
     folder.refuse_changed_spaces(env.spec)
-    return agent, env, record
+    return agent, complete_dial(dial, agent), env, record
 
 
 def _checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
@@ -433,6 +439,8 @@ def _exact_best(env: FrozenLake | MiniMaze, start: np.ndarray, horizon: int) -> 
 def _dial_record(dial: Dial) -> dict[str, Any]:
     if dial.horizon:
         return {"horizon": dial.horizon, "receding": dial.receding}
+    if dial.discount is not None:
+        return {"discount": dial.discount}
     return {"alpha": dial.alpha}
 
 
@@ -469,8 +477,9 @@ COLUMNS = (
 
 def _stratum_table(runs: Sequence[Mapping[str, Any]]) -> Table:
     """Rows of goals; where the paper has its own figures, they stand below."""
-    name = (runs[0]["preset"] or "").removeprefix("paper/")
-    paper = paper_results().get(name, {}).get("c-learning", {})
+    *prefixes, name = (runs[0]["preset"] or "").split("/")
+    peer = next((p for p in prefixes if p != "paper"), "c-learning")
+    paper = paper_results().get(name, {}).get(peer, {})
     seeds = "seed" if len(runs) == 1 else "seeds"
     title = f"{runs[0]['preset'] or runs[0]['run']}, {len(runs)} {seeds}"
     table = Table("goals", title=title, box=SIMPLE, pad_edge=False, title_justify="left")

@@ -20,7 +20,8 @@ from clearning.config import Config
 from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
 from clearning.core.recursions import rule_for
 from clearning.envs.external import ExternalEnv
-from clearning.types import EnvSpec, Episodes, GoalEnv
+from clearning.errors import UsageError
+from clearning.types import EnvSpec, Episodes, GoalEnv, Method
 
 # (key, observation, goal, step) -> action, for one observation.
 Policy = Callable[[Array, Array, Array, Array], Array]
@@ -32,20 +33,41 @@ class Dial(NamedTuple):
     """How a policy picks its horizon at each step.
 
     With `horizon` 0 it is h_α, chosen anew at each step, and the horizons within `vote` of it choose the
-    action together. Otherwise it is `horizon`, counted down, or held where `receding`.
+    action together. Otherwise it is `horizon`, counted down, or held where `receding`. D-learning's is none
+    of these but a `discount`.
     """
 
     alpha: Any = 0.9
     horizon: Any = 0
     receding: bool = False
     vote: int = 0
-    method: str = "c-learning"
+    method: Method = "c-learning"
+    discount: Any = None
+
+
+def dials(config: Config) -> tuple[str, ...]:
+    """What can be asked of a config's agent when it acts."""
+    if config.method == "d-learning":
+        return ("discount",)
+    if config.method == "tdm" or (config.method == "gcsl" and config.form == "sampled-horizon"):
+        return ("horizon",)
+    return () if config.method in ("her", "td3", "gcsl") else ("horizon", "alpha")
+
+
+def check_dial(config: Config, name: str) -> None:
+    """Refuse a dial that a config's agent does not have."""
+    known = dials(config)
+    if name not in known:
+        by = f"it acts by {' or '.join(known)}" if known else "it acts in one way only"
+        raise UsageError(f"An agent trained by {config.method} has no {name}: {by}.")
 
 
 def own_dial(config: Config) -> Dial:
-    """How a config's agent acts unless told otherwise; a temporal difference model counts down from H."""
-    horizon = config.max_horizon if config.method == "tdm" else 0
-    return Dial(config.alpha, horizon, vote=config.vote, method=config.method)
+    """How a config's agent acts unless told otherwise; with a horizon but no alpha, it counts down from H."""
+    known = dials(config)
+    horizon = config.max_horizon if known == ("horizon",) else 0
+    discount = config.discount if "discount" in known else None
+    return Dial(config.alpha, horizon, vote=config.vote, method=config.method, discount=discount)
 
 
 def dial_policy(
@@ -60,7 +82,11 @@ def dial_policy(
     link = rule_for(dial.method, 0.5).link  # no link depends on the discount
 
     def act(key: Array, observation: Array, goal: Array, step: Array) -> Array:
-        values = link(network.curve(observation, goal))  # (actions or proposals, H)
+        if dial.discount is None:
+            outputs = network.curve(observation, goal)  # (actions or proposals, H)
+        else:
+            outputs = network.at(observation, goal, jnp.asarray(dial.discount)[None])  # (actions, 1)
+        values = link(outputs)
         horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
         greedy = voted_action(values, horizon, dial.vote)
         key_coin, key_action = jax.random.split(key)
@@ -144,11 +170,12 @@ def collect(
     goal: Array,
     max_steps: int,
     new_goal: GoalDraw | None = None,
+    end_at_success: bool = True,
 ) -> Episodes:
     """Run one episode from each of N states after its goal; all of it inside jit.
 
-    An episode ends when it dies, has taken `max_steps` or has reached its goal, unless it then goes on after
-    a `new_goal`. The loop ends with the longest.
+    An episode ends when it dies, has taken `max_steps` or has reached its goal, unless it then goes on, maybe
+    after a `new_goal`. The loop ends with the longest.
     """
     count = goal.shape[0]
     spec = env.spec
@@ -173,7 +200,7 @@ def collect(
             # Drawing may mean a look through the whole buffer: not at each step.
             redrawn = lambda draw=new_goal: _where(hit, jax.vmap(draw)(key_goal), pursued)  # noqa: E731
             pursued = jax.lax.cond(hit.any(), redrawn, lambda: pursued)
-        else:
+        elif end_at_success:
             running = running & ~hit
         return t + 1, state, pursued, running, length, success, observations, achieved, actions
 

@@ -148,7 +148,7 @@ class Training:
         spec = env.spec
         # Folded in at 2³¹ − 1, which no iteration reaches.
         key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
-        learner = learner_kind(spec).start((network or build_network)(spec, config, key))
+        learner = learner_kind(spec, config).start((network or build_network)(spec, config, key))
         buffer = ring.init(spec, config.buffer_capacity)
         counters = Counters()
         if folder and folder.checkpoint_file.exists():

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 Norm = Literal["l1", "l2", "linf"]
+Method = Literal["c-learning", "a-learning", "d-learning", "naive-q", "gcsl", "her", "td3", "tdm"]
 Metrics = dict[str, Array]
 
 
@@ -127,7 +128,7 @@ class Batch(NamedTuple):
     action: Array  # a
     next_observation: Array  # s'
     goal: Array  # g
-    horizon: Array  # a sampled h
+    horizon: Array  # a sampled h; for D-learning a discount, for GCSL the steps from s to g
     reached_before: Array  # G(s, g)
     reached: Array  # G(s', g)
     dead: Array  # s' is absorbing

@@ -85,6 +85,7 @@ def write_video(
         raise UsageError(f"{folder.path} was trained on your own environment: use clearning.video.frames.")
     path = _path(Path(out) if out else folder.path / f"video{_best_suffix()}")
     agent = Agent.load(folder.agent_file)
+    agent.require_c()  # which the panel beside the picture shows
     if dial is None:
         dial = own_dial(agent.config)
     elif dial.horizon > agent.max_horizon:

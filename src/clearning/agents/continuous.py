@@ -9,7 +9,7 @@ from jax import Array
 
 from clearning.agents.learner import ADAM, Learner, averaged_target, descend, masked_loss, target_from
 from clearning.config import Config
-from clearning.core.recursions import C_RULE, Rule
+from clearning.core.recursions import Rule
 from clearning.types import ActorCritic, Batch, Metrics
 
 
@@ -41,7 +41,7 @@ def actor_loss(rule: Rule, network: ActorCritic, config: Config, x: Batch) -> Ar
     values = outputs
     if config.actor_objective == "value":
         values = rule.link(outputs)
-    elif config.actor_objective == "log" and rule is C_RULE:  # other rules' outputs are no logits
+    elif config.actor_objective == "log" and rule.link is jax.nn.sigmoid:  # others are no logits
         values = jax.nn.log_sigmoid(outputs)
     # Adam follows the smallest slope to the bounds, whence tanh lets nothing back: a price before tanh does.
     return config.action_penalty * (free**2).mean() - (weights * values).sum(1).mean()

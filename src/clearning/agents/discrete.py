@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from clearning.agents.learner import ADAM, Learner, averaged_target, descend, masked_loss, target_from
+from clearning.agents.learner import ADAM, Learner, masked_loss, step_on, target_from
 from clearning.config import Config
 from clearning.core.recursions import Rule
 from clearning.types import Batch, Metrics, Network
@@ -40,13 +40,5 @@ def update(
     learner: Learner, batch: Batch, rule: Rule, config: Config, rate: Array, mask_reached: bool
 ) -> tuple[Learner, Metrics]:
     """One step of gradient descent on a batch, and of the target towards the network."""
-
-    def loss_of(network: Any) -> Array:
-        one = lambda x: example_loss(rule, network, learner.target, mask_reached, x)  # noqa: E731
-        return jax.vmap(one)(batch).mean()
-
-    loss, gradient = eqx.filter_value_and_grad(loss_of)(learner.network)
-    network, optimiser = descend(learner.network, gradient, learner.optimiser, rate)
-    updates = learner.updates + 1
-    target = averaged_target(network, learner.target, updates, config)
-    return Learner(network, target, optimiser, updates), {"loss": loss}
+    loss = lambda network, x: example_loss(rule, network, learner.target, mask_reached, x)  # noqa: E731
+    return step_on(learner, loss, batch, config, rate)

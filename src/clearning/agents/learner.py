@@ -1,5 +1,6 @@
 """What the learners share: their state, targets from next values, losses, and averaged targets."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from jax import Array
 
 from clearning.config import Config
 from clearning.core.recursions import Rule, rule_out
-from clearning.types import Batch
+from clearning.types import Batch, Metrics
 
 ADAM = optax.scale_by_adam()
 
@@ -25,11 +26,17 @@ class Learner(eqx.Module):
 
 
 def target_from(rule: Rule, horizon: Array, next_value: Array, x: Batch) -> Array:
-    """The rule's targets of one example, (K,), from the greedy values at s' with one step less."""
+    """The rule's targets of one example, (K,), from the greedy values at s' with one step less.
+
+    `horizon` is what the network was asked at: for D-learning, the discount.
+    """
+    assert rule.target
     at_end = rule.at_end(x).astype(next_value.dtype)
-    if rule.counts_down:
+    if rule.dial == "horizon":
         next_value = jnp.where(horizon == 1, at_end, next_value)
         next_value = rule_out(next_value, horizon, x.min_steps)
+    elif rule.dial == "discount":
+        next_value = horizon * next_value
     return jax.lax.stop_gradient(rule.target(at_end, x.dead, next_value))
 
 
@@ -40,6 +47,18 @@ def masked_loss(rule: Rule, output: Array, target: Array, mask_reached: bool, x:
     if mask_reached:
         return jnp.where(x.reached_before, 0.0, rule.loss(output, target).mean())
     return rule.loss(output, jnp.where(x.reached_before, rule.at_goal, target)).mean()
+
+
+def step_on(
+    learner: Learner, loss: Callable[[Any, Batch], Array], batch: Batch, config: Config, rate: Array
+) -> tuple[Learner, Metrics]:
+    """One step of the whole network on the mean loss of a batch, and of the target towards the network."""
+    mean_loss = lambda network: jax.vmap(lambda x: loss(network, x))(batch).mean()  # noqa: E731
+    value, gradient = eqx.filter_value_and_grad(mean_loss)(learner.network)
+    network, optimiser = descend(learner.network, gradient, learner.optimiser, rate)
+    updates = learner.updates + 1
+    target = averaged_target(network, learner.target, updates, config)
+    return Learner(network, target, optimiser, updates), {"loss": value}
 
 
 def descend(module: Any, gradient: Any, optimiser: Any, rate: Array) -> tuple[Any, Any]:

@@ -11,14 +11,14 @@ numpy arrays) and any leading shape alike.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from clearning.types import Batch
+from clearning.types import Batch, Method
 
 Target = Callable[[Any, Any, Any], Any]
 
@@ -26,15 +26,16 @@ Target = Callable[[Any, Any, Any], Any]
 class Rule(NamedTuple):
     """A method's target, the link from network output to value, and the loss between output and target."""
 
-    target: Target
+    target: Target | None
+    """None where nothing is looked up at s': the action itself is what is learned."""
     link: Callable[[Array], Array]
     loss: Callable[[Array, Array], Array]
     at_goal: float | None
     """The value at a state that reaches the goal, where it is known and needs no learning."""
     at_end: Callable[[Batch], Array] = lambda x: x.reached
     """What counts when no step is left: whether s' reaches g, unless a method says otherwise."""
-    counts_down: bool = True
-    """Whether values depend on the steps left; without, every target looks ahead."""
+    dial: Literal["horizon", "discount", "none"] = "horizon"
+    """What values depend on beside s, a and g; where it is no horizon, every target looks ahead."""
 
 
 def cumulative(reached: Any, dead: Any, next_value: Any) -> Any:
@@ -81,20 +82,35 @@ def _same(output: Array) -> Array:
 
 
 C_RULE = Rule(cumulative, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, at_goal=1.0)
+A_RULE = C_RULE._replace(target=exact, at_goal=None)
+D_RULE = C_RULE._replace(dial="discount")
+"""The network takes γ in place of h, and `discounted(γ)` is `cumulative` of γ times the next value."""
 NAIVE_RULE = Rule(cumulative, _same, optax.squared_error, at_goal=1.0)
 """Naive horizon-aware Q (appendix F): the same values by the squared loss."""
 TDM_RULE = Rule(exact, _same, optax.squared_error, at_goal=None, at_end=lambda x: -x.distance)
 """Temporal difference models: minus the distance from the goal after exactly h steps."""
+GCSL_RULE = Rule(None, _same, optax.softmax_cross_entropy_with_integer_labels, at_goal=None)
+"""Goal-conditioned supervised learning: logits of the action that was taken on the way to a goal."""
 
 
 def cost_rule(gamma: float) -> Rule:
     """Q-learning with hindsight, rewards −1 and 0."""
-    return Rule(steps_to_go(gamma), _same, optax.squared_error, at_goal=0.0, counts_down=False)
+    return Rule(steps_to_go(gamma), _same, optax.squared_error, at_goal=0.0, dial="none")
 
 
-def rule_for(method: str, discount: float) -> Rule:
+def rule_for(method: Method, discount: float) -> Rule:
     """The rule of a method by its name in a config."""
-    return {"c-learning": C_RULE, "naive-q": NAIVE_RULE, "tdm": TDM_RULE, "td3": cost_rule(discount)}[method]
+    rules: dict[Method, Rule] = {
+        "c-learning": C_RULE,
+        "a-learning": A_RULE,
+        "d-learning": D_RULE,
+        "naive-q": NAIVE_RULE,
+        "gcsl": GCSL_RULE,
+        "her": cost_rule(discount),
+        "td3": cost_rule(discount),
+        "tdm": TDM_RULE,
+    }
+    return rules[method]
 
 
 def rule_out(next_value: Any, horizon: Any, min_steps: Any) -> Any:

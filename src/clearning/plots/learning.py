@@ -33,7 +33,7 @@ def learning_curves(runs: Sequence[RunFolder]) -> Figure:
         _curves(left, metrics, "eval_success", BLUE, "test, at any step" if held else "test", scale=100)
         if held:
             _curves(left, metrics, "eval_held", ORANGE, "test, at the last step", scale=100)
-        paper = None if env is None else _paper_success(config.env, env)
+        paper = None if env is None else _paper_success(config, env)
         if paper is not None:
             label = "paper's final, its 483 goals" if config.env == "mini-maze" else "paper's final"
             left.axhline(paper, color=VERMILION, ls="--", lw=1.1, label=label)
@@ -127,14 +127,15 @@ def shared_config(runs: Sequence[RunFolder]) -> tuple[Config, dict[str, Any]]:
     return config, record
 
 
-def _paper_success(name: str, env: Any) -> float | None:
+def _paper_success(config: Config, env: Any) -> float | None:
     """The paper's final success in percent, where the world is the paper's."""
     if isinstance(env, DubinsCar):
         same = env.walls and env.turn_degrees == DubinsCar().turn_degrees
     else:
         same = not is_stochastic(env)
-    found = paper_results().get(name, {}).get("c-learning", {}).get("success", {}).get("all")
-    return found[0] if found and same else None
+    by_method = paper_results().get(config.env, {})
+    found = by_method.get(config.method, {}).get("success", {}).get("all")
+    return found[0] if found and same and not config.monotone else None
 
 
 def _mean_optimum(env: Any) -> float | None:

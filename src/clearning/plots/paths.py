@@ -35,17 +35,17 @@ from clearning.plots.style import (
     ticks,
     within,
 )
-from clearning.rollout import Dial
+from clearning.rollout import own_dial
 
 # Trajectories -------------------------------------------------------------------------------------
 
 
 def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
-    """The policy's ways from the test start to goals spread over the map, with the agent's own alpha."""
+    """The policy's ways from the test start to goals spread over the map, with the agent's own dial."""
     test = env.test_set()
     start, goals = test.state[0], spread_out(test.goal, np.asarray(env.achieved_goal(test.state[0])), count)
     starts = np.tile(start, (len(goals), 1))
-    dial = Dial(agent.config.alpha, vote=agent.config.vote)
+    dial = own_dial(agent.config)
     episodes = run_episodes(agent.network, env, agent.config, dial, 0, starts, goals)
     length, success = np.asarray(episodes.length), np.asarray(episodes.success)
     ways = [np.asarray(o)[: n + 1] for o, n in zip(episodes.observation, length, strict=True)]
@@ -67,7 +67,8 @@ def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
         ticks(ax, env)
         ax.set(xlabel="x", ylabel="y")
         share = f"{success.sum()} of {len(goals)} goals reached"
-        ax.set_title(f"{TITLES[env.spec.name]}: the policy with α = {dial.alpha:g}, {share}", pad=10)
+        policy = f"the policy with α = {dial.alpha:g}" if agent.knows_c else agent.config.method
+        ax.set_title(f"{TITLES[env.spec.name]}: {policy}, {share}", pad=10)
         handles = _way_legend(env, not success.all())
         figure.legend(handles=handles, loc="outside lower center", ncols=5, columnspacing=1.2)
     return figure
