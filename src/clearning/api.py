@@ -1,13 +1,15 @@
 """What a user imports: train, resume and load."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import gymnasium
 
 from clearning.agent import Agent, NetworkBuilder
 from clearning.config import Config, replace_settings
+from clearning.ensemble import Ensemble
 from clearning.envs import ExternalEnv, is_gymnasium_id, make_world
 from clearning.errors import ClearningError, UsageError
 from clearning.files import load_arrays, spec_from_dict
@@ -125,8 +127,14 @@ def _refuse_changed_spaces(folder: RunFolder, now: EnvSpec) -> None:
             )
 
 
-def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent:
-    """The trained agent of a run folder or agent file, without any environment."""
+@overload
+def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent: ...
+@overload
+def load(run: Sequence[str | Path], network: NetworkBuilder | None = None) -> Ensemble: ...
+def load(run: Any, network: NetworkBuilder | None = None) -> Any:
+    """The trained agent of a run folder or agent file, without any environment; several make an ensemble."""
+    if not isinstance(run, str | Path):
+        return Ensemble([load(one, network) for one in run])
     path = Path(run)
     if path.is_dir():
         folder = run_folders(path)[0] if (path / "config.json").is_file() else RunFolder(path)
