@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
@@ -82,14 +81,18 @@ def run_trials(agent: Agent, env: Any, rollouts: int | None = None, seed: int = 
     """Rollouts of the fixed-horizon policy from starts to goals as the environment draws them."""
     if isinstance(env, ExternalEnv):
         return _external_trials(agent, env, rollouts or EXTERNAL_ROLLOUTS, seed)
-    state, goal = jax.tree.map(np.asarray, training_starts(env, jax.random.key(seed), rollouts or ROLLOUTS))
-    observation = np.asarray(jax.vmap(env.observe)(jnp.asarray(state)))
-    there = jax.vmap(lambda s, g: env.reached(env.achieved_goal(s), g))(jnp.asarray(state), jnp.asarray(goal))
-    smallest = _smallest(agent, env, state, observation, goal)
-    horizon, asked = _near(smallest, agent.max_horizon, seed)
-    asked &= ~np.asarray(there)
-    _require_some(asked)
-    state, observation, goal, horizon = state[asked], observation[asked], goal[asked], horizon[asked]
+    state, goal = training_starts(env, jax.random.key(seed), rollouts or ROLLOUTS)
+    there = np.asarray(jax.vmap(lambda s, g: env.reached(env.achieved_goal(s), g))(state, goal))
+    observation = np.asarray(jax.vmap(env.observe)(state))
+    state, goal = jax.tree.map(np.asarray, (state, goal))
+    horizon, asked = _near(_smallest(agent, env, state, observation, goal), agent.max_horizon, seed)
+    rows = np.flatnonzero(asked & ~there)
+    if hasattr(env, "test_set") and env.test_set().repeats == 1:
+        # A deterministic world repeats itself word for word: a second rollout would be no second trial.
+        questions = np.column_stack([observation, goal, horizon])[rows]
+        rows = rows[np.unique(questions, axis=0, return_index=True)[1]]
+    _require_some(rows)
+    state, observation, goal, horizon = jax.tree.map(lambda x: x[rows], (state, observation, goal, horizon))
     happened = reached_in_time(agent.network, env, seed, state, goal, horizon)
     return Trials(observation, goal, horizon, happened, _exact(env, state, goal, horizon))
 
@@ -107,9 +110,9 @@ def _external_trials(agent: Agent, env: ExternalEnv, rollouts: int, seed: int) -
         began_there = env.reached_now(np.asarray(ran.achieved)[:, 0], np.asarray(ran.goal))
         parts.append((np.asarray(ran.success) & (np.asarray(ran.length) <= mine), began_there))
     happened, began_there = (np.concatenate(x) for x in zip(*parts, strict=True))
-    asked = ~began_there
-    _require_some(asked)
-    return Trials(sight.observation[asked], sight.goal[asked], horizon[asked], happened[asked], None)
+    rows = np.flatnonzero(~began_there)
+    _require_some(rows)
+    return Trials(sight.observation[rows], sight.goal[rows], horizon[rows], happened[rows], None)
 
 
 def _smallest(
@@ -138,8 +141,8 @@ def _near(smallest: np.ndarray, max_horizon: int, seed: int) -> tuple[np.ndarray
     return np.clip(horizon, 1, max_horizon), (smallest != NEVER) & (horizon >= 1) & (horizon <= max_horizon)
 
 
-def _require_some(asked: np.ndarray) -> None:
-    if not asked.any():
+def _require_some(rows: np.ndarray) -> None:
+    if not len(rows):
         raise ClearningError("No goal that was drawn is within reach of any horizon: nothing to calibrate.")
 
 

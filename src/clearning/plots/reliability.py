@@ -19,7 +19,7 @@ def reliability_diagram(found: Mapping[str, Any]) -> Figure:
     elif found["recalibrated_by"]:
         series = [(f"C, {found['recalibrated_by']}", found, BLUE)]
     with styled():
-        figure = Figure((WIDTH / 2, WIDTH / 2 * 1.25), layout="constrained")
+        figure = Figure((WIDTH / 2, WIDTH / 2 * 1.25), layout="constrained")  # its upper part is about square
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         top.plot([0, 1], [0, 1], color="0.6", lw=0.9, ls="--", zorder=1)
         for i, (name, judged, color) in enumerate(series):
@@ -35,8 +35,8 @@ def reliability_diagram(found: Mapping[str, Any]) -> Figure:
             centre = (np.floor(np.minimum(points["predicted"], 0.999) * 10) + 0.5) / 10
             share = 100 * points["count"] / points["count"].sum()
             bottom.bar(centre + (i - (len(series) - 1) / 2) * width, share, width, color=color)
-        top.set(ylabel="goals reached in time", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        top.legend(loc="upper left", borderaxespad=0.2)
+        top.set(ylabel="goals reached in time", xlim=(0, 1), ylim=(0, 1))
+        top.legend(loc="lower right", borderaxespad=0.2)
         bottom.set(xlabel="predicted probability", ylabel="rollouts, %")
         for ax in (top, bottom):
             ax.set_axisbelow(True)
