@@ -143,7 +143,7 @@ def test_exact_values_of_many_questions_are_those_of_the_whole_table():
 
 
 def test_every_rollout_has_its_own_horizon():
-    """Up is what the network always does: six steps up the open column succeed with probability 0.8^n."""
+    """The network always goes up: a goal three cells above takes three steps; on ice one step is 0.8 sure."""
     network = FixedLogit(0.0, 4, 20)
     network.logits[0] = 1.0
     env = MiniMaze()
@@ -220,7 +220,7 @@ def test_calibrate_tells_draws_and_stores(lake_run, tmp_path, capsys, monkeypatc
     assert found["recalibrated_by"] is None
     main(["calibrate", str(run), "--rollouts", "400", "--out", str(tmp_path / "again.png")])
     out = capsys.readouterr().out
-    assert all(word in out for word in ("ECE", "Brier", "|C − C*|", "all", "again.png"))
+    assert all(word in out for word in ("ECE", "Brier", "|C−C*|", "all", "again.png"))
     assert max(map(len, out.splitlines()[:-1])) <= 80
     main(["calibrate", str(run), "--rollouts", "400", "--recalibrate", "none", "--json"])
     assert json.loads(capsys.readouterr().out)["overall"] == found["overall"]

@@ -1,6 +1,5 @@
 """What a user imports: train, resume and load."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -130,10 +129,10 @@ def _refuse_changed_spaces(folder: RunFolder, now: EnvSpec) -> None:
 @overload
 def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent: ...
 @overload
-def load(run: Sequence[str | Path], network: NetworkBuilder | None = None) -> Ensemble: ...
+def load(run: list[Any] | tuple[Any, ...], network: NetworkBuilder | None = None) -> Ensemble: ...
 def load(run: Any, network: NetworkBuilder | None = None) -> Any:
     """The trained agent of a run folder or agent file, without any environment; several make an ensemble."""
-    if not isinstance(run, str | Path):
+    if isinstance(run, list | tuple):
         return Ensemble([load(one, network) for one in run])
     path = Path(run)
     if path.is_dir():

@@ -214,14 +214,14 @@ def _part(trials: Trials, mask: np.ndarray) -> Trials:
 # Telling ------------------------------------------------------------------------------------------
 
 COLUMNS = {
-    "rollouts": ("rollouts", 1, 0),
+    "rollouts": ("n", 1, 0),
     "predicted": ("C, %", 100, 1),
     "observed": ("success, %", 100, 1),
     "optimum": ("C*, %", 100, 1),
     "ece": ("ECE", 1, 3),
     "brier": ("Brier", 1, 3),
     "brier_skill": ("skill", 1, 3),
-    "error_to_optimum": ("|C − C*|", 1, 3),
+    "error_to_optimum": ("|C−C*|", 1, 3),
 }
 
 
