@@ -50,7 +50,7 @@ def test_reliability_bins_hold_their_edges():
     found = reliability(np.array([0.0, 0.1, 0.19, 1.0]), np.array([0, 0, 1, 1]))
     np.testing.assert_allclose(found.predicted, [0.0, 0.145, 1.0])
     np.testing.assert_allclose(found.observed, [0.0, 0.5, 1.0])
-    assert found.count.tolist() == [1, 2, 1]
+    assert found.size.tolist() == [1, 2, 1]
     assert (found.low <= found.observed + 1e-12).all()
     assert (found.high >= found.observed - 1e-12).all()
 

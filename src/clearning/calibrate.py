@@ -150,8 +150,8 @@ def _exact(env: Any, state: np.ndarray, goal: np.ndarray, horizon: np.ndarray) -
     if not isinstance(env, FrozenLake | MiniMaze):
         return None
     number = cell_numbers(env)
-    cells = [np.array([number[tuple(c)] for c in x.astype(int).tolist()]) for x in (state, goal)]
-    return optimal_c_at(env.mdp, *cells, horizon)
+    s, g = (np.array([number[tuple(c)] for c in x.astype(int).tolist()]) for x in (state, goal))
+    return optimal_c_at(env.mdp, s, g, horizon)
 
 
 # Judging ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class Reliability(NamedTuple):
 
     predicted: np.ndarray  # mean prediction of each bin
     observed: np.ndarray  # share that happened
-    count: np.ndarray
+    size: np.ndarray
     low: np.ndarray  # 95 % Wilson interval of the share
     high: np.ndarray
 
@@ -42,7 +42,7 @@ def reliability(predicted: np.ndarray, happened: np.ndarray, bins: int = BINS) -
 def expected_calibration_error(predicted: np.ndarray, happened: np.ndarray, bins: int = BINS) -> float:
     """Mean distance between prediction and frequency over bins, weighted by how many fall into each."""
     found = reliability(predicted, happened, bins)
-    return float((found.count * np.abs(found.predicted - found.observed)).sum() / found.count.sum())
+    return float(np.average(np.abs(found.predicted - found.observed), weights=found.size))
 
 
 def brier(predicted: np.ndarray, happened: np.ndarray) -> float:

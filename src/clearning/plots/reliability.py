@@ -33,7 +33,7 @@ def reliability_diagram(found: Mapping[str, Any]) -> Figure:
             )  # fmt: skip
             width = 0.08 / len(series)
             centre = (np.floor(np.minimum(points["predicted"], 0.999) * 10) + 0.5) / 10
-            share = 100 * points["count"] / points["count"].sum()
+            share = 100 * points["size"] / points["size"].sum()
             bottom.bar(centre + (i - (len(series) - 1) / 2) * width, share, width, color=color)
         top.set(ylabel="goals reached in time", xlim=(0, 1), ylim=(0, 1))
         top.legend(loc="lower right", borderaxespad=0.2)
