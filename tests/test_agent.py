@@ -72,6 +72,105 @@ def test_questions_about_time_and_certainty():
     assert many.mask.all()
 
 
+def test_one_state_goes_with_many_goals():
+    agent = fixed_agent(RISKY_OR_SAFE)
+    found = agent.reachable(S, [G, S, [4.0, 6.0]], 3, probability=0.6)
+    assert found.tolist() == [False, True, False]  # the second is reached already
+    assert agent.reachable(S, G, 4, probability=0.9) is True
+    assert agent.reachable(np.tile(S, (2, 1, 1)), np.tile(G, (1, 3, 1)), 4).shape == (2, 3)
+
+
+def test_curves_can_be_made_monotone():
+    curve = np.array([[0.2, 0.6, 0.4, 0.8, 0.8]])
+    agent = fixed_agent(np.repeat(curve, 4, axis=0))
+    np.testing.assert_allclose(agent.reach_curve(S, G, monotone=True), [0.2, 0.5, 0.5, 0.8, 0.8], atol=1e-5)
+    assert agent.reach_probability(S, G, 2, monotone=True) == pytest.approx(0.5, abs=1e-5)
+    assert agent.min_horizon(S, G, 0.55) == 2
+    assert agent.min_horizon(S, G, 0.55, monotone=True) == 4
+
+
+def test_an_action_comes_with_its_horizon_and_probability():
+    agent = fixed_agent(RISKY_OR_SAFE)
+    action, info = agent.act(S, G, alpha=0.4, return_info=True)
+    assert (action, info.horizon, info.abstained) == (0, 1, False)
+    assert info.probability == pytest.approx(0.5, abs=1e-5)
+    _, info = agent.act(S, G, alpha=0.9, return_info=True)
+    assert info.horizon == 4
+    actions, info = agent.act([S, S], G, horizon=[2, 5], return_info=True)
+    assert actions.tolist() == [0, 1]
+    np.testing.assert_allclose(info.probability, [0.5, 0.97], atol=1e-5)
+
+
+def test_an_agent_abstains_from_what_it_holds_unreachable():
+    agent = fixed_agent(RISKY_OR_SAFE)
+    assert agent.act(S, G, abstain_below=0.96) == 1  # 0.97 within 5 steps
+    assert agent.act(S, G, abstain_below=0.98) is None
+    assert agent.act(S, G, horizon=3, abstain_below=0.6) is None
+    some, info = agent.act([S, G], G, abstain_below=0.98, return_info=True)
+    assert some.mask.tolist() == info.abstained.tolist() == [True, False]  # the second is there
+    with pytest.raises(UsageError, match=r"abstain_below must lie in \(0, 1\]"):
+        agent.act(S, G, abstain_below=2.0)
+
+
+def test_an_episode_counts_its_horizon_down():
+    episode = fixed_agent(RISKY_OR_SAFE).episode(G, horizon=4)
+    assert [episode.act(S) for _ in range(4)] == [1, 0, 0, 0]
+    with pytest.raises(UsageError, match="used up"):
+        episode.act(S)
+    assert fixed_agent(RISKY_OR_SAFE).episode(G).steps_left == 5
+    with pytest.raises(UsageError, match=r"whole number in 1..5, not 6"):
+        fixed_agent(RISKY_OR_SAFE).episode(G, 6)
+
+
+def test_an_ensemble_tells_its_disagreement():
+    agents = [fixed_agent(np.full((4, 3), p)) for p in (0.2, 0.4, 0.9)]
+    together = clearning.Ensemble(agents)
+    found = together.reach_probability(S, G, 2)
+    assert found.probability == pytest.approx(0.5, abs=1e-5)
+    assert found.disagreement == pytest.approx(np.std([0.2, 0.4, 0.9]), abs=1e-5)
+    assert together.reach_curve([S, S], G).disagreement.shape == (2, 3)
+    assert together.min_horizon(S, G, 0.45) == 1
+    assert together.min_horizon(S, G, 0.6) is None
+    assert together.min_horizon([S, G], G, 0.6).mask.tolist() == [True, False]
+    assert together.reachable(S, [G, S], 2, 0.6).tolist() == [False, True]
+    with pytest.raises(UsageError, match="must share"):
+        clearning.Ensemble([*agents, fixed_agent(RISKY_OR_SAFE)])
+    with pytest.raises(UsageError, match="at least one"):
+        clearning.Ensemble([])
+
+
+def test_naive_q_has_probabilities_without_a_link():
+    values = np.array([[-0.2, 0.3, 1.2]] * 4)
+    config = Config(env="frozen-lake", max_horizon=3, method="naive-q", form="sampled-horizon")
+    agent = Agent(FixedCurve(values), FrozenLake().spec, config)
+    np.testing.assert_allclose(agent.reach_curve(S, G), [0.0, 0.3, 1.0], atol=1e-6)
+
+
+def test_methods_without_probabilities_say_so():
+    agent = Agent(FixedCurve(np.zeros((4, 1))), FrozenLake().spec, Config(method="td3", max_horizon=1))
+    assert agent.act(S, G) == 0
+    for ask in (lambda: agent.reach_curve(S, G), lambda: agent.act(S, G, return_info=True)):
+        with pytest.raises(UsageError, match="knows no probabilities"):
+            ask()
+
+
+def test_large_batches_are_answered_in_chunks(agent, monkeypatch):
+    rng = np.random.default_rng(0)
+    s, g = rng.integers(0, 5, (2, 37, 2)).astype(float)
+    h = rng.integers(1, 51, 37)
+    ask = [
+        lambda: agent.act(s, g),
+        lambda: agent.act(s, g, horizon=h),
+        lambda: agent.reach_probability(s, g, h),
+        lambda: agent.reach_curve(s, g, monotone=True),
+        lambda: agent.min_horizon(s, g, 0.3).filled(0),
+    ]
+    whole = [f() for f in ask]
+    monkeypatch.setattr("clearning.agent.CHUNK", 10)
+    for f, expected in zip(ask, whole, strict=True):
+        np.testing.assert_allclose(f(), expected, rtol=1e-5)
+
+
 def test_a_reached_goal_answers_one():
     agent = fixed_agent(np.full((4, 5), 0.1))
     assert agent.reach_probability(G, G, 1) == 1.0
@@ -124,6 +223,13 @@ def test_saved_and_loaded_it_is_the_same(agent, tmp_path):
     assert again.spec == agent.spec
     assert again.config == agent.config
     np.testing.assert_array_equal(again.reach_curve(S, G), agent.reach_curve(S, G))
+
+
+def test_several_runs_load_as_an_ensemble(agent, tmp_path):
+    agent.save(tmp_path / "a.safetensors")
+    together = clearning.load([tmp_path / "a.safetensors"] * 2)
+    assert together.reach_probability(S, G, 9).probability == pytest.approx(agent.reach_probability(S, G, 9))
+    assert together.reach_probability(S, G, 9).disagreement == 0
 
 
 def test_loading_needs_no_environment(agent, tmp_path):

@@ -294,6 +294,64 @@ def test_oracle_past_the_cat(capsys):
     assert 0.3 < json.loads(out)["probability"] < 0.5  # straight past the cat
 
 
+PAIR = ["--state", "1,0", "--goal", "1,6"]
+
+
+def test_ask_answers_as_the_agent_does(lake_runs, capsys):
+    run_folder = str(lake_runs / "seed-0")
+    agent = Agent.load(lake_runs / "seed-0" / "agent.safetensors")
+    _, out, _ = run(capsys, "ask", run_folder, *PAIR, "--horizon", "24", "--json")
+    found = json.loads(out)
+    assert found["probability"] == pytest.approx(agent.reach_probability([1, 0], [1, 6], 24))
+    assert "disagreement" not in found
+    _, out, _ = run(capsys, "ask", run_folder, *PAIR, "--curve", "--json")
+    np.testing.assert_allclose(json.loads(out)["probability"], agent.reach_curve([1, 0], [1, 6]), rtol=1e-6)
+    _, out, _ = run(capsys, "ask", run_folder, *PAIR, "--probability", "0.0001", "--json")
+    assert json.loads(out)["min_horizon"] == agent.min_horizon([1, 0], [1, 6], 0.0001)
+    _, out, _ = run(capsys, "ask", run_folder, *PAIR, "--probability", "1", "--json")
+    assert json.loads(out)["min_horizon"] is None
+    _, out, _ = run(capsys, "ask", run_folder, *PAIR, "--probability", "1")
+    assert "min_horizon: not within 50 steps" in out
+    _, out, _ = run(capsys, "ask", f"{run_folder}/agent.safetensors", *PAIR, "--curve")
+    assert "h = 50" in out
+
+
+def test_ask_of_several_seeds_tells_their_disagreement(lake_runs, capsys):
+    agents = [Agent.load(lake_runs / f"seed-{i}" / "agent.safetensors") for i in (0, 1)]
+    each = [a.reach_probability([1, 0], [1, 6], 9) for a in agents]
+    _, out, _ = run(capsys, "ask", str(lake_runs), *PAIR, "--horizon", "9", "--json")
+    found = json.loads(out)
+    assert found["agents"] == 2
+    assert found["probability"] == pytest.approx(np.mean(each))
+    assert found["disagreement"] == pytest.approx(np.std(each), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--state", "9,9", "--goal", "1,6"], "off the map"),
+        (["--state", "1,0,0", "--goal", "1,6"], "has 2 finite numbers"),
+        (["--state", "1,0", "--goal", "1,nan"], "has 2 finite numbers"),
+        (["--state", "1,x", "--goal", "1,6"], "separated by commas"),
+        ([*PAIR, "--horizon", "51"], "whole number in 1..50, not 51"),
+        ([*PAIR, "--probability", "0"], "probability must lie in (0, 1]"),
+        ([*PAIR, "--curve", "--horizon", "3"], "Give one of"),
+    ],
+)
+def test_ask_refuses_bad_questions(lake_runs, capsys, arguments, words):
+    code, _, err = run(capsys, "ask", str(lake_runs / "seed-0"), *arguments)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_ask_of_a_gymnasium_run_takes_the_observation(point_run, capsys):
+    code, out, _ = run(capsys, "ask", str(point_run), "--state", "0,0", "--goal", "0,0.1", "--horizon", "3")
+    assert (code, "probability: " in out) == (0, True)
+    code, _, err = run(capsys, "ask", str(point_run), "--state", "0", "--goal", "0,0.1")
+    assert (code, "observation of" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -309,6 +367,8 @@ def test_oracle_past_the_cat(capsys):
         (["train", "frozen-lake", "--seeds", "a-b"], 2, "as in 0-4"),
         (["trian"], 2, "Did you mean 'train'?"),
         (["eval", "nowhere"], 2, "There is no run folder at nowhere"),
+        (["ask", "nowhere", "--state", "1,0", "--goal", "1,6"], 2, "There is no run folder at nowhere"),
+        (["calibrate", "nowhere"], 2, "There is no run folder at nowhere"),
         (["resume", "nowhere"], 2, "not a run folder"),
         (["oracle", "frozen-lake", "--state", "9,9", "--goal", "1,6", "--horizon", "3"], 2, "off the map"),
         (["oracle", "frozen-lake", "--state", "1,0", "--goal", "1,6", "--horizon", "0"], 2, "at least 1"),

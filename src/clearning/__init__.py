@@ -1,8 +1,9 @@
 """Horizon-aware goal-reaching: how surely can a goal be reached within h steps, and how to get there."""
 
-from clearning.agent import Agent
+from clearning.agent import Agent, Choice, Episode
 from clearning.api import load, resume, train
 from clearning.config import Config
+from clearning.ensemble import Ensemble, Estimate
 from clearning.errors import ClearningError, UsageError
 from clearning.presets import PRESETS, preset
 from clearning.training import Callbacks, Interrupted
@@ -12,9 +13,13 @@ __all__ = [
     "PRESETS",
     "Agent",
     "Callbacks",
+    "Choice",
     "ClearningError",
     "Config",
+    "Ensemble",
     "EnvSpec",
+    "Episode",
+    "Estimate",
     "GoalCheck",
     "GoalEnv",
     "Interrupted",

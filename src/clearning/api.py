@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import gymnasium
 
 from clearning.agent import Agent, NetworkBuilder
 from clearning.agents import check_method
 from clearning.config import Config, replace_settings
+from clearning.ensemble import Ensemble
 from clearning.envs import ExternalEnv, is_gymnasium_id, make_world
 from clearning.errors import UsageError
 from clearning.presets import gymnasium_defaults
@@ -104,8 +105,14 @@ def resume(
     return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
 
 
-def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent:
-    """The trained agent of a run folder or agent file, without any environment."""
+@overload
+def load(run: str | Path, network: NetworkBuilder | None = None) -> Agent: ...
+@overload
+def load(run: list[Any] | tuple[Any, ...], network: NetworkBuilder | None = None) -> Ensemble: ...
+def load(run: Any, network: NetworkBuilder | None = None) -> Any:
+    """The trained agent of a run folder or agent file, without any environment; several make an ensemble."""
+    if isinstance(run, list | tuple):
+        return Ensemble([load(one, network) for one in run])
     path = Path(run)
     if path.is_dir():
         folder = run_folders(path)[0] if (path / "config.json").is_file() else RunFolder(path)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -138,6 +138,54 @@ class OracleArgs:
 
 
 @dataclass(frozen=True)
+class AskArgs:
+    """Ask a trained agent: how surely is a goal reached within h steps, or how long does it take?
+
+    Without --horizon or --curve: the smallest horizon with a probability of --probability, 0.9 unless given.
+    """
+
+    run: Positional[str]
+    """A run folder or agent file, or a folder of several seeds, whose disagreement is then told too."""
+    state: str
+    """The full state, as in 1,0 (the car: x,y,cos,sin); for a Gymnasium environment, the observation."""
+    goal: str
+    """The goal, as in 1,6."""
+    horizon: int | None = None
+    """How surely within this many steps?"""
+    probability: float | None = None
+    """In how many steps with this probability?"""
+    curve: bool = False
+    """How surely within every number of steps?"""
+    monotone: bool = False
+    """Answer by the nearest curve that does not fall with the horizon."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True)
+class CalibrateArgs:
+    """Compare what an agent promises with what its fixed-horizon policy does, and optionally mend it.
+
+    Rolls the policy out from many states to many goals, each with a horizon near the smallest that could do
+    it, and writes a reliability diagram.
+    """
+
+    run: Positional[str]
+    """A run folder, or a folder of several seeds."""
+    rollouts: int | None = None
+    """How many. Default: 4,000; Gymnasium environments: 500."""
+    recalibrate: Literal["isotonic", "temperature", "none"] | None = None
+    """Fit a map on one half of the rollouts, judge it on the other, and store it with the agent, which then
+    answers by it; "none" removes a stored one."""
+    out: str = ""
+    """The diagram's file. Default: RUN/figures/reliability.png."""
+    seed: int = 0
+    """Random seed of the rollouts."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+@dataclass(frozen=True)
 class CheckEnvArgs:
     """Tell whether a Gymnasium environment can be trained on, what it is like, and all that would not work.
 
@@ -246,6 +294,25 @@ def _oracle(args: OracleArgs) -> None:
             print(f"{name}: {value}")
 
 
+def _ask(args: AskArgs) -> None:
+    from clearning import report
+
+    pair = (_parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal"))
+    answer = report.ask(args.run, *pair, args.horizon, args.probability, args.curve, args.monotone)
+    print(json.dumps(answer)) if args.json else report.print_answer(answer)
+
+
+def _calibrate(args: CalibrateArgs) -> None:
+    from clearning.calibrate import calibrate_runs, print_calibration
+    from clearning.plots import write_reliability
+
+    if args.rollouts is not None and args.rollouts < 20:
+        raise UsageError(f"--rollouts must be at least 20, not {args.rollouts}: fewer show nothing.")
+    found = calibrate_runs(args.run, args.rollouts, args.seed, args.recalibrate)
+    found["figure"] = str(write_reliability(found, args.run, args.out or None))
+    print(json.dumps(found)) if args.json else print_calibration(found)
+
+
 def _check_env(args: CheckEnvArgs) -> None:
     from clearning.envs import ENVIRONMENTS, check_env
     from clearning.envs.gymnasium_env import IDS
@@ -272,6 +339,8 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "presets": (PresetsArgs, _presets),
     "resume": (ResumeArgs, _resume),
     "oracle": (OracleArgs, _oracle),
+    "ask": (AskArgs, _ask),
+    "calibrate": (CalibrateArgs, _calibrate),
     "check-env": (CheckEnvArgs, _check_env),
 }
 

@@ -128,6 +128,22 @@ def run_horizons(
         )
 
 
+def reached_in_time(
+    network: Any, env: Any, seed: int, state: Any, goal: np.ndarray, horizon: np.ndarray
+) -> np.ndarray:
+    """Whether the fixed-h policy reaches each goal, every episode with a horizon of its own."""
+    keys = jax.random.split(jax.random.key(seed), len(goal))
+    steps = int(horizon.max())
+
+    def one(key: Array, state: Any, goal: Array, h: Array) -> Array:
+        alone = jax.tree.map(lambda x: x[None], state)
+        ran = _counted_down(network, env, key, alone, goal[None], h, steps)
+        return ran.success[0] & (ran.length[0] <= h)
+
+    state = jax.tree.map(jnp.asarray, state)
+    return np.asarray(jax.vmap(one)(keys, state, jnp.asarray(goal), jnp.asarray(horizon, jnp.int32)))
+
+
 def evaluate(
     network: Any,
     env: Any,

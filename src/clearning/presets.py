@@ -125,7 +125,7 @@ ROBOT = Config(
     env="FetchReach-v4",
     episodes=0,
     env_steps=250_000,
-    random_episodes=96,
+    random_episodes=100,
     parallel_envs=8,
     epsilon=0.3,
     frontier=0.5,
@@ -173,8 +173,15 @@ def fetch_push() -> Config:
 
 
 def fetch_pick_and_place() -> Config:
-    """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps."""
-    return replace(ROBOT, env="FetchPickAndPlace-v4")
+    """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps; one update for two of them."""
+    return replace(
+        ROBOT,
+        env="FetchPickAndPlace-v4",
+        random_episodes=96,
+        updates_per_step=0.5,
+        learning_rate_decay="step",
+        decay_at=0.8,
+    )
 
 
 def fetch_slide() -> Config:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,8 +17,19 @@ from rich.console import Console
 from rich.table import Table
 
 from clearning.agent import Agent, check_share
+from clearning.core.recursions import rule_for
 from clearning.core.tabular import optimal_c_from, optimal_c_last
-from clearning.envs import CatAndMouse, DubinsCar, ExternalEnv, FrozenLake, MiniMaze, make, make_world
+from clearning.ensemble import Ensemble
+from clearning.envs import (
+    ENVIRONMENTS,
+    CatAndMouse,
+    DubinsCar,
+    ExternalEnv,
+    FrozenLake,
+    MiniMaze,
+    make,
+    make_world,
+)
 from clearning.envs.cat_and_mouse import exact_success
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
@@ -78,8 +90,8 @@ def evaluate_run(
     folder: RunFolder, dial: Dial | None, eval_seed: int = 0, episodes: int | None = None
 ) -> dict[str, Any]:
     """One run on its test goals; a Gymnasium environment draws `episodes` fresh ones, 500 unless given."""
-    agent, dial, env, record = _open(folder, dial)
-    with _closing(env, episodes):
+    agent, dial, env, record = open_run(folder, dial)
+    with closing(env, episodes):
         count = episodes or FINAL_EPISODES
         outcome = evaluate(agent.network, env, agent.config, dial, eval_seed, episodes=count)
     metrics = folder.metrics()
@@ -96,7 +108,7 @@ def evaluate_run(
         steps = dial.horizon if dial.horizon and not dial.receding else agent.max_horizon
         start = env.test_set().state[0]
         best = _exact_best(env, start, steps)
-        number = _numbers(env)
+        number = cell_numbers(env)
         goals = [number[tuple(g)] for g in outcome.goal.astype(int).tolist()]
         result["optimal_success"] = float(best[-1, goals].mean())
         result["optimal_success_horizon"] = steps
@@ -104,7 +116,7 @@ def evaluate_run(
 
 
 @contextmanager
-def _closing(env: Any, episodes: int | None) -> Iterator[None]:
+def closing(env: Any, episodes: int | None) -> Iterator[None]:
     """Ends an environment's processes; a number of episodes makes sense for those only that have them."""
     external = isinstance(env, ExternalEnv)
     if episodes is not None and not external:
@@ -124,7 +136,7 @@ def evaluate_pair(
         raise UsageError(f"--rollouts must be at least 1, not {rollouts}.")
     found = []
     for folder in run_folders(run):
-        agent, use, env, record = _open(folder, dial)
+        agent, use, env, record = open_run(folder, dial)
         if isinstance(env, ExternalEnv):
             raise UsageError(f"{env.name} draws its own starts and goals: leave out --state and --goal.")
         start, end = _checked_pair(env, state, goal)
@@ -141,7 +153,7 @@ def evaluate_pair(
             one["predicted"] = agent.reach_probability(env.observe(start), end, use.horizon)
             if not use.receding and isinstance(env, FrozenLake | MiniMaze):
                 best = _exact_best(env, start, use.horizon)
-                one["exact"] = float(best[-1, _numbers(env)[tuple(map(int, goal))]])
+                one["exact"] = float(best[-1, cell_numbers(env)[tuple(map(int, goal))]])
         found.append(one)
     return (
         found[0]
@@ -175,9 +187,9 @@ def turn_dials(run: str, eval_seed: int = 0, episodes: int | None = None) -> dic
     rows: list[list[dict[str, Any]]] = []
     records, horizons = [], None
     for folder in folders:
-        agent, _, env, record = _open(folder, None)
-        with _closing(env, episodes):
-            sight = _at_the_start(agent, env, eval_seed, episodes or agent.config.test_episodes)
+        agent, _, env, record = open_run(folder, None)
+        with closing(env, episodes):
+            sight = at_the_start(agent, env, eval_seed, episodes or agent.config.test_episodes)
             if horizons is None:
                 horizons = telling_horizons(sight.curve.mean(0))
             if max(horizons) != agent.max_horizon:
@@ -202,7 +214,7 @@ def telling_horizons(curve: np.ndarray, count: int = 8) -> tuple[int, ...]:
     return tuple(int(i) + 1 for i in np.unique(nearest))
 
 
-def _at_the_start(agent: Agent, env: Any, seed: int, episodes: int) -> Sight:
+def at_the_start(agent: Agent, env: Any, seed: int, episodes: int) -> Sight:
     if isinstance(env, ExternalEnv):
         seeds, size = TEST_SEEDS * (1 + seed) + np.arange(episodes), agent.config.parallel_envs
         parts = [seeds[i : i + size] for i in range(0, episodes, size)]
@@ -238,7 +250,7 @@ def _by_alpha(sight: Sight, seed: int) -> Iterator[dict[str, Any]]:
     agent, env = sight.agent, sight.env
     for alpha in ALPHAS:
         # As an array, so that one compilation serves for all.
-        dial = Dial(jnp.float32(alpha), vote=agent.config.vote)
+        dial = Dial(jnp.float32(alpha), vote=agent.config.vote, method=agent.config.method)
         if isinstance(env, ExternalEnv):
             success, steps = _ran_external(sight, dial, seed)
         else:
@@ -253,7 +265,7 @@ def _by_alpha(sight: Sight, seed: int) -> Iterator[dict[str, Any]]:
 @eqx.filter_jit
 def _picked(network: Any, observation: Any, goal: Any, dial: Dial, spec: Any, skip: bool) -> Any:
     def one(s: Any, g: Any) -> Any:
-        values = jax.nn.sigmoid(network.curve(s, g))
+        values = rule_for(dial.method, 0.5).link(network.curve(s, g))
         return dial_horizon(values, spec, dial, s, g, 0, skip)
 
     return jax.vmap(one)(jnp.asarray(observation), jnp.asarray(goal))
@@ -291,7 +303,7 @@ def _best_success(env: Any, goals: np.ndarray, horizons: int) -> np.ndarray | No
         steps = fewest_steps(env, start, goals)
         assert steps is not None
         return ((steps != NEVER) & (steps <= np.arange(1, horizons + 1)[:, None])).mean(1)
-    number = _numbers(env)
+    number = cell_numbers(env)
     return _exact_best(env, start, horizons)[:, [number[tuple(g)] for g in goals.astype(int).tolist()]].mean(
         1
     )
@@ -353,7 +365,7 @@ def oracle(
     assert steps is not None
     answer["fewest_steps"] = None if steps[0] == NEVER else int(steps[0])
     if isinstance(env, FrozenLake | MiniMaze):
-        number = _numbers(env)
+        number = cell_numbers(env)
         values = optimal_c_last(env.mdp, horizon)[
             number[tuple(map(int, state))], :, number[tuple(map(int, goal))]
         ]
@@ -362,6 +374,74 @@ def oracle(
     return (
         answer | _best_action(env, values, bool(steps[0] == 0)) | {"method": "search over real trajectories"}
     )
+
+
+def ask(
+    run: str,
+    state: Sequence[float],
+    goal: Sequence[float],
+    horizon: int | None = None,
+    probability: float | None = None,
+    curve: bool = False,
+    monotone: bool = False,
+) -> dict[str, Any]:
+    """What a run's agent, or those of all seeds in a folder together, hold of reaching a goal in time."""
+    if (horizon is not None) + (probability is not None) + curve > 1:
+        raise UsageError("Give one of --horizon, --probability and --curve: each asks something else.")
+    agents = _agents_to_ask(run)
+    observation, end = _asked_pair(agents[0], state, goal)
+    asked = Ensemble(agents)
+    answer: dict[str, Any] = {"run": str(run), "agents": len(agents)}
+    answer |= {"state": list(state), "goal": list(goal)}
+    if horizon is None and not curve:
+        wanted = 0.9 if probability is None else probability
+        smallest = asked.min_horizon(observation, end, wanted, monotone)
+        return answer | {"probability": wanted, "min_horizon": smallest, "max_horizon": asked.max_horizon}
+    if curve:
+        answer["horizon"] = list(range(1, asked.max_horizon + 1))
+        found = asked.reach_curve(observation, end, monotone)
+    else:
+        answer["horizon"] = horizon
+        found = asked.reach_probability(observation, end, horizon, monotone)  # pyright: ignore[reportArgumentType]
+    answer["probability"] = np.asarray(found.probability).tolist()
+    return answer | ({"disagreement": np.asarray(found.disagreement).tolist()} if len(agents) > 1 else {})
+
+
+def _agents_to_ask(run: str) -> list[Agent]:
+    if Path(run).is_file():
+        return [Agent.load(run)]
+    folders = run_folders(run)
+    for folder in folders:
+        folder.read()
+    return [Agent.load(folder.agent_file) for folder in folders]
+
+
+def _asked_pair(agent: Agent, state: Sequence[float], goal: Sequence[float]) -> tuple[Any, Any]:
+    """An observation and a goal from a state as `oracle` takes it; from an observation where only the
+    environment's owner knows its states."""
+    config, spec = agent.config, agent.spec
+    if config.env in ENVIRONMENTS:
+        env = make(config.env, config.env_options)
+        start, end = _checked_pair(env, state, goal)
+        return np.asarray(env.observe(jnp.asarray(start))), end
+    for values, size, what in ((state, spec.observation_size, "observation"), (goal, spec.goal_size, "goal")):
+        if len(values) != size or not all(map(math.isfinite, values)):
+            raise UsageError(f"The {what} of {spec.name} has {size} finite numbers, not {list(values)}.")
+    return state, goal
+
+
+def print_answer(answer: Mapping[str, Any]) -> None:
+    """An answer for people; a horizon that does not exist is told in words."""
+    shown = dict(answer)
+    if "min_horizon" in shown and shown["min_horizon"] is None:
+        shown["min_horizon"] = f"not within {shown['max_horizon']} steps"
+    curve = []
+    if isinstance(shown.get("horizon"), list):
+        curve = [shown.pop(name) for name in ("horizon", "probability", "disagreement") if name in shown]
+    for name, value in shown.items():
+        print(f"{name}: {value}")
+    for h, *told in zip(*curve, strict=True):
+        print(f"h = {h:<3} {' ± '.join(f'{p:.4f}' for p in told)}")
 
 
 def _car_values(env: Any, start: np.ndarray, goal: np.ndarray, horizon: int) -> np.ndarray:
@@ -398,7 +478,7 @@ def complete_dial(dial: Dial | None, agent: Agent) -> Dial:
     return dial._replace(method=own.method, vote=0 if dial.horizon else own.vote)
 
 
-def _open(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, dict[str, Any]]:
+def open_run(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, dict[str, Any]]:
     config, _, record = folder.read()
     if record.get("custom_env"):
         raise UsageError(f"{folder.path} was trained on your own environment: evaluate it from Python.")
@@ -422,18 +502,18 @@ def _checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tu
         raise UsageError(
             f"The goal {list(goal)} is off the map: it must lie in {spec.goal_low}..{spec.goal_high}."
         )
-    if isinstance(env, FrozenLake | MiniMaze) and tuple(end.tolist()) not in _numbers(env):
+    if isinstance(env, FrozenLake | MiniMaze) and tuple(end.tolist()) not in cell_numbers(env):
         raise UsageError(f"The goal {list(goal)} is not a free cell.")
     return start, end
 
 
-def _numbers(env: FrozenLake | MiniMaze) -> dict[tuple[float, ...], int]:
+def cell_numbers(env: FrozenLake | MiniMaze) -> dict[tuple[float, ...], int]:
     return {tuple(c): i for i, c in enumerate(env.cells.tolist())}
 
 
 def _exact_best(env: FrozenLake | MiniMaze, start: np.ndarray, horizon: int) -> np.ndarray:
     """max_a C*(start, a, g, h), indexed [h − 1, g]."""
-    return optimal_c_from(env.mdp, _numbers(env)[tuple(start.astype(int).tolist())], horizon)
+    return optimal_c_from(env.mdp, cell_numbers(env)[tuple(start.astype(int).tolist())], horizon)
 
 
 def _dial_record(dial: Dial) -> dict[str, Any]:

@@ -57,6 +57,16 @@ def optimal_c_last(mdp: FiniteMDP, horizon: int) -> np.ndarray:
     return deque(_finite_horizon(mdp, cumulative, horizon, goal_is_terminal=True), maxlen=1)[0]
 
 
+def optimal_c_at(mdp: FiniteMDP, state: np.ndarray, goal: np.ndarray, horizon: np.ndarray) -> np.ndarray:
+    """max_a C*(s, a, g, h) for many (s, g, h), in the memory of one horizon."""
+    found = np.zeros(len(horizon))
+    values = _finite_horizon(mdp, cumulative, int(horizon.max()), goal_is_terminal=True)
+    for h, value in enumerate(values, 1):
+        asked = horizon == h
+        found[asked] = value[state[asked], :, goal[asked]].max(-1)
+    return found
+
+
 def optimal_a(mdp: FiniteMDP, horizons: int) -> np.ndarray:
     """A*(s, a, g, h), indexed [h − 1, s, a, g] (appendix C)."""
     return np.stack([*_finite_horizon(mdp, exact, horizons, goal_is_terminal=False)])

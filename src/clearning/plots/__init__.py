@@ -5,6 +5,7 @@
 - policy_by_horizon: frozen lake, the most likely way for several horizons (figure 3a)
 - heat_maps: how surely each goal is reached in time, beside the truth (figure 3b)
 - horizon_curve: C against the horizon, beside the truth
+- reliability: promised against observed success, written by `clearning calibrate`
 - ways_past_the_cat: cat and mouse, ways, success and distance from the cat by horizon (figure 1a)
 """
 
@@ -20,6 +21,7 @@ from clearning.plots.curves import goals_of, horizon_curve, viewpoint
 from clearning.plots.learning import learning_curves, shared_config
 from clearning.plots.paths import most_likely_way, policy_by_horizon, spread_out, trajectories
 from clearning.plots.reach import heat_maps, reachability_overlap
+from clearning.plots.reliability import reliability_diagram, write_reliability
 from clearning.plots.style import DPI, save, styled
 from clearning.runs import run_folders
 
@@ -34,10 +36,12 @@ __all__ = [
     "plot_run",
     "policy_by_horizon",
     "reachability_overlap",
+    "reliability_diagram",
     "spread_out",
     "trajectories",
     "viewpoint",
     "ways_past_the_cat",
+    "write_reliability",
 ]
 
 
