@@ -150,7 +150,7 @@ def test_methods_without_probabilities_say_so():
     agent = Agent(FixedCurve(np.zeros((4, 1))), FrozenLake().spec, Config(method="td3", max_horizon=1))
     assert agent.act(S, G) == 0
     for ask in (lambda: agent.reach_curve(S, G), lambda: agent.act(S, G, return_info=True)):
-        with pytest.raises(UsageError, match="knows no probabilities"):
+        with pytest.raises(UsageError, match="has not learned how surely"):
             ask()
 
 

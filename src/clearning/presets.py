@@ -125,13 +125,15 @@ ROBOT = Config(
     env="FetchReach-v4",
     episodes=0,
     env_steps=250_000,
-    random_episodes=100,
+    random_episodes=96,
     parallel_envs=8,
     epsilon=0.3,
     frontier=0.5,
     features="normalised",
     hidden=(256, 256, 256),
-    updates_per_step=1.0,
+    updates_per_step=0.5,
+    learning_rate_decay="step",
+    decay_at=0.8,
     action_penalty=0.1,
     goal_future=0.4,
     goal_episode=0.3,
@@ -162,6 +164,7 @@ def fetch_reach() -> Config:
         env_steps=4_000,
         random_episodes=8,
         hidden=(128, 128),
+        updates_per_step=1.0,
         evaluate_every=500,
         checkpoint_every=1_000,
     )
@@ -173,15 +176,8 @@ def fetch_push() -> Config:
 
 
 def fetch_pick_and_place() -> Config:
-    """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps; one update for two of them."""
-    return replace(
-        ROBOT,
-        env="FetchPickAndPlace-v4",
-        random_episodes=96,
-        updates_per_step=0.5,
-        learning_rate_decay="step",
-        decay_at=0.8,
-    )
+    """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps."""
+    return replace(ROBOT, env="FetchPickAndPlace-v4")
 
 
 def fetch_slide() -> Config:
