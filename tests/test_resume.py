@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 import clearning
+from clearning.config import replace_settings
+from clearning.envs import make
 from clearning.files import load_arrays
+from clearning.runs import RunFolder
+from clearning.training import Status, run_training
 
 SETTINGS = {
     "episodes": 120,
@@ -160,3 +164,20 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_stop_in_the_final_updates_goes_back_to_the_last_checkpoint(tmp_path, uninterrupted):
+    """They are not saved half done: resuming takes the last episodes again, and ends the same."""
+    config = replace_settings(clearning.preset("frozen-lake"), SETTINGS)
+    folder = RunFolder(tmp_path / "run")
+    folder.create(config, 3, "frozen-lake", {})
+
+    def stop_at_the_end(status: Status) -> None:
+        if status.progress == 1.0:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(clearning.Interrupted, match="in the final updates, saved; go on with"):
+        run_training(make(config.env), config, 3, folder, show=stop_at_the_end)
+    assert episodes_in_checkpoint(folder.path) < SETTINGS["episodes"]
+    clearning.resume(folder.path, quiet=True)
+    assert_same_run(folder.path, uninterrupted)

@@ -174,6 +174,11 @@ def test_tensorboard_files_hold_the_metrics(tmp_path):
         (lambda p: clearning.train("frozen-lak"), "Did you mean 'frozen-lake'?"),
         (lambda p: clearning.train("frozen-lake", episods=3), "Did you mean 'episodes'?"),
         (lambda p: clearning.train("frozen-lake", buffer_capacity=10), "buffer_capacity 10 is too small"),
+        (lambda p: clearning.train("frozen-lake", max_episode_steps=9), "max_episode_steps is for Gymnasium"),
+        (lambda p: clearning.train("frozen-lake", action_repeat=2), "action_repeat is for Gymnasium"),
+        (lambda p: clearning.train("td3/dubins-car"), "td3 is for continuous actions"),
+        (lambda p: clearning.train("her/cat-and-mouse"), "her is for numbered actions"),
+        (lambda p: clearning.train("gcsl/frozen-lake", frontier=0.5), "frontier needs the probabilities"),
         (
             lambda p: clearning.train(env=Bridge(), **NEARBY_ONLY),
             "goal_nearby needs an environment with a step bound",
