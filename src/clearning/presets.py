@@ -94,7 +94,9 @@ def cat_and_mouse() -> Config:
     """Cat and mouse: continuous moves past a risk, where every horizon has its own best way.
 
     No hindsight, which would look past the times it was caught; goals are drawn near, whatever the episode.
-    Several heads propose moves from hasty to careful, and each episode draws how careful it is.
+    Every horizon has its own head, from hasty to careful, and each episode draws how careful it is. The least
+    of two critics would be too low where chance decides, and the logarithm of C would have the heads of short
+    horizons look at goals that are out of their reach.
     """
     return Config(
         env="cat-and-mouse",
@@ -104,9 +106,11 @@ def cat_and_mouse() -> Config:
         epsilon=0.2,
         noise=0.3,
         explore_alpha=0.05,
-        max_horizon=16,
+        max_horizon=12,
         hidden=(128, 128),
-        actor_heads=16,
+        critics=1,
+        actor_heads=12,
+        actor_objective="value",
         updates_per_episode=4,
         batch_size=128,
         target_rate=0.02,
@@ -172,7 +176,14 @@ def fetch_reach() -> Config:
 
 def fetch_push() -> Config:
     """FetchPush: a block pushed to a point of the table, 100,000 steps."""
-    return replace(ROBOT, env="FetchPush-v4", env_steps=100_000)
+    return replace(
+        ROBOT,
+        env="FetchPush-v4",
+        env_steps=100_000,
+        random_episodes=100,
+        updates_per_step=1.0,
+        learning_rate_decay="cosine",
+    )
 
 
 def fetch_pick_and_place() -> Config:
