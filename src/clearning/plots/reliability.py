@@ -36,7 +36,7 @@ def reliability_diagram(found: Mapping[str, Any]) -> Figure:
             share = 100 * points["size"] / points["size"].sum()
             bottom.bar(centre + (i - (len(series) - 1) / 2) * width, share, width, color=color)
         top.set(ylabel="goals reached in time", xlim=(0, 1), ylim=(0, 1))
-        top.legend(loc="lower right", borderaxespad=0.2)
+        top.legend(loc="upper left")
         bottom.set(xlabel="predicted probability", ylabel="rollouts, %")
         for ax in (top, bottom):
             ax.set_axisbelow(True)
