@@ -5,6 +5,7 @@ from clearning.api import load, resume, train
 from clearning.config import Config
 from clearning.ensemble import Ensemble, Estimate
 from clearning.errors import ClearningError, UsageError
+from clearning.export import export_onnx
 from clearning.presets import PRESETS, preset
 from clearning.training import Callbacks, Interrupted
 from clearning.types import EnvSpec, GoalCheck, GoalEnv, Network, StepBound
@@ -26,6 +27,7 @@ __all__ = [
     "Network",
     "StepBound",
     "UsageError",
+    "export_onnx",
     "load",
     "preset",
     "resume",
