@@ -1,7 +1,7 @@
 """Drive Dubins' car with onnxruntime and numpy alone: no JAX, and nothing of this package.
 
-    clearning export runs/dubins-car/seed-0 --onnx car.onnx
-    python examples/onnx_car.py car.onnx
+clearning export runs/dubins-car/seed-0 --onnx car.onnx
+python examples/onnx_car.py car.onnx
 """
 
 import sys

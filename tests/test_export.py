@@ -124,7 +124,7 @@ def test_answers_and_actions_are_those_of_jax(kind):
     s, g = pairs(spec)
     horizons = np.arange(1, agent.max_horizon + 1)
     expected = agent.reach_curve(s, g)
-    assert expected.std() > 0.1  # or the comparison would show little
+    assert expected.std() > 0.05  # or the comparison would show little
     outputs, proposals = outputs_and_proposals(agent, s, g)
     values = np.asarray(rule_for(config.method, 0.5).link(outputs))  # (n, actions or proposals, H)
 
@@ -246,7 +246,8 @@ def test_the_example_needs_neither_jax_nor_this_package(tmp_path):
     clearning.export_onnx(random_agent(CAR), tmp_path / "car.onnx")
     program = (
         "import runpy, sys; sys.modules['jax'] = sys.modules['clearning'] = None;"
-        f"sys.argv = ['onnx_car.py', {str(tmp_path / 'car.onnx')!r}]; runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
+        f"sys.argv = ['onnx_car.py', {str(tmp_path / 'car.onnx')!r}];"
+        f"runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "after" in found.stdout

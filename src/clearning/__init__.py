@@ -6,6 +6,7 @@ from clearning.config import Config
 from clearning.ensemble import Ensemble, Estimate
 from clearning.errors import ClearningError, UsageError
 from clearning.export import export_onnx
+from clearning.planning import Candidates, Plan, Planner, plan
 from clearning.presets import PRESETS, preset
 from clearning.training import Callbacks, Interrupted
 from clearning.types import EnvSpec, GoalCheck, GoalEnv, Network, StepBound
@@ -14,6 +15,7 @@ __all__ = [
     "PRESETS",
     "Agent",
     "Callbacks",
+    "Candidates",
     "Choice",
     "ClearningError",
     "Config",
@@ -25,10 +27,13 @@ __all__ = [
     "GoalEnv",
     "Interrupted",
     "Network",
+    "Plan",
+    "Planner",
     "StepBound",
     "UsageError",
     "export_onnx",
     "load",
+    "plan",
     "preset",
     "resume",
     "train",

@@ -301,7 +301,7 @@ def _one_hot(graph: Graph, x: str, counts: list[int]) -> str:
 
 
 def _outputs(graph: Graph, module: Any, x: str, h: str = "") -> str:
-    """The outputs (rows, outputs) of an MLP or a monotone network; `h` is the horizon (rows, 1) as an input."""
+    """What an MLP or a monotone network gives for rows, with their horizons (rows, 1) where it takes them."""
     if isinstance(module, MinMax):
         shape = module.log_slopes.shape
         offsets = graph("Reshape", _outputs(graph, module.mlp, x), _ints(-1, *shape))
