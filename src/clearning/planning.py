@@ -155,10 +155,9 @@ def replayed_states(run: str | Path, count: int = CANDIDATES) -> Candidates:
     if not folder.checkpoint_file.is_file():
         raise UsageError(f"{run} has no checkpoint, so there are no replayed states: give candidates.")
     arrays, _ = load_arrays(folder.checkpoint_file)
-    try:
-        observation, achieved = arrays["buffer.observation"], arrays["buffer.achieved"]
-    except KeyError as error:
-        raise ClearningError(f"{folder.checkpoint_file} holds no replay buffer.") from error
+    observation, achieved = arrays.get("buffer.observation"), arrays.get("buffer.achieved")
+    if observation is None or achieved is None or not len(observation):
+        raise ClearningError(f"{folder.checkpoint_file} holds no replayed states.")
     if len(observation) > DRAWN:
         drawn = np.random.default_rng(0).choice(len(observation), DRAWN, replace=False)
         observation, achieved = observation[drawn], achieved[drawn]
