@@ -5,6 +5,8 @@ from clearning.api import load, resume, train
 from clearning.config import Config
 from clearning.ensemble import Ensemble, Estimate
 from clearning.errors import ClearningError, UsageError
+from clearning.export import export_onnx
+from clearning.planning import Candidates, Plan, Planner, plan
 from clearning.presets import PRESETS, preset
 from clearning.training import Callbacks, Interrupted
 from clearning.types import EnvSpec, GoalCheck, GoalEnv, Network, StepBound
@@ -13,6 +15,7 @@ __all__ = [
     "PRESETS",
     "Agent",
     "Callbacks",
+    "Candidates",
     "Choice",
     "ClearningError",
     "Config",
@@ -24,9 +27,13 @@ __all__ = [
     "GoalEnv",
     "Interrupted",
     "Network",
+    "Plan",
+    "Planner",
     "StepBound",
     "UsageError",
+    "export_onnx",
     "load",
+    "plan",
     "preset",
     "resume",
     "train",

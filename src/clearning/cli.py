@@ -186,6 +186,16 @@ class CalibrateArgs:
 
 
 @dataclass(frozen=True)
+class ExportArgs:
+    """Write an agent to a file that runs without JAX and without this package (needs the extra `onnx`)."""
+
+    run: Positional[str]
+    """A run folder or agent file."""
+    onnx: str
+    """The ONNX file to write, as in model.onnx; docs/export.md describes its inputs and outputs."""
+
+
+@dataclass(frozen=True)
 class CheckEnvArgs:
     """Tell whether a Gymnasium environment can be trained on, what it is like, and all that would not work.
 
@@ -313,6 +323,13 @@ def _calibrate(args: CalibrateArgs) -> None:
     print(json.dumps(found)) if args.json else print_calibration(found)
 
 
+def _export(args: ExportArgs) -> None:
+    from clearning.api import load
+    from clearning.export import export_onnx
+
+    print(export_onnx(load(args.run), args.onnx))
+
+
 def _check_env(args: CheckEnvArgs) -> None:
     from clearning.envs import ENVIRONMENTS, check_env
     from clearning.envs.gymnasium_env import IDS
@@ -341,6 +358,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "oracle": (OracleArgs, _oracle),
     "ask": (AskArgs, _ask),
     "calibrate": (CalibrateArgs, _calibrate),
+    "export": (ExportArgs, _export),
     "check-env": (CheckEnvArgs, _check_env),
 }
 

@@ -49,7 +49,7 @@ class Inputs(eqx.Module):
             return jnp.concatenate([observation, goal])
         spec = self.spec
         if self.features == "one-hot":
-            cells = zip([*observation, *goal], self._cell_counts(), strict=True)
+            cells = zip([*observation, *goal], self.cell_counts(), strict=True)
             return jnp.concatenate([jax.nn.one_hot(jnp.round(v).astype(int), n) for v, n in cells])
         s = _scaled(observation, spec.observation_low, spec.observation_high)
         g = _scaled(goal, spec.goal_low, spec.goal_high)
@@ -64,7 +64,8 @@ class Inputs(eqx.Module):
         shape = jax.eval_shape(self.__call__, jnp.zeros(spec.observation_size), jnp.zeros(spec.goal_size))
         return shape.shape[0]
 
-    def _cell_counts(self) -> list[int]:
+    def cell_counts(self) -> list[int]:
+        """How many cells each coordinate of observation and goal has."""
         spec = self.spec
         return [round(high) + 1 for high in (*spec.observation_high, *spec.goal_high)]
 
