@@ -243,7 +243,7 @@ def over_seeds(values: Sequence[float]) -> dict[str, Any]:
 def bootstrap_interval(x: np.ndarray, statistic: Callable[..., Any] = np.mean) -> tuple[float, float]:
     """A 95 % percentile interval of a statistic of few values; a point where they do not vary."""
     if len(x) < 2 or x.std() == 0:
-        return (float(statistic(x)),) * 2
+        return float(statistic(x)), float(statistic(x))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few seeds make a coarse interval; that is what it should show
         found = stats.bootstrap((x,), statistic, method="percentile", rng=np.random.default_rng(0))

@@ -54,7 +54,7 @@ def tolerated_by_c(mdp: FiniteMDP, horizons: int, alpha: float, best: np.ndarray
 def tolerances(env: Any, alpha: float = 0.9, horizons: int = 50) -> dict[str, np.ndarray]:
     """Errors that C* and Q* tolerate in a grid world, over pairs of states and goals with a wrong action.
 
-    All states, and goals spread evenly over the cells: at most so many, since more take long and tell nothing.
+    All states, and goals spread evenly over the cells: no more than tell something new.
     """
     whole: FiniteMDP = env.mdp
     goals = np.linspace(0, whole.reached.shape[1] - 1, min(GOALS, whole.reached.shape[1])).astype(int)
@@ -121,7 +121,7 @@ def _tolerance_curves(ax: Axes, errors: Mapping[str, np.ndarray]) -> None:
 
 
 def environments(pictures: Mapping[str, np.ndarray] | None = None) -> Figure:
-    """The experiments' worlds with a start, a goal and the actions (figure 2); pictures of robots beside."""
+    """The experiments' worlds with a start, a goal and the actions; pictures of robots below."""
     pictures = pictures or {}
     with styled():
         rows = 1 + bool(pictures)
@@ -173,7 +173,7 @@ def _actions(ax: Axes, env: Any, state: np.ndarray) -> None:
 
 
 def difficulties() -> Figure:
-    """Which test goals count as easy, medium and hard (figure 4 of the appendix)."""
+    """Which test goals count as easy, medium and hard (appendix)."""
     with styled():
         figure = Figure((WIDTH, 4.45), layout="constrained")
         for ax, env in zip(figure.subplots(1, 2), (MiniMaze(), DubinsCar()), strict=True):
