@@ -12,20 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from clearning.errors import ClearningError
 from clearning.files import read_json
-from clearning.reproduce.claims import claims
+from clearning.reproduce.claims import verdicts
 from clearning.reproduce.experiments import NEEDS, SEEDS, Budget, needed, targets, with_robots
 from clearning.reproduce.report import Section, Table, Text, write_report
 from clearning.reproduce.results import Results
-from clearning.reproduce.runner import stored_runs, train_missing
+from clearning.reproduce.runner import TrainingsFailed, stored_runs, train_missing
 from clearning.reproduce.sections import SECTIONS
 from clearning.runs import versions
-from clearning.training import Interrupted
 
 __all__ = ["reproduce"]
 
-MAKERS = {**SECTIONS, "claims": claims}
+MAKERS = {**SECTIONS, "claims": verdicts}
 
 
 def reproduce(
@@ -51,9 +49,7 @@ def reproduce(
     if train and to_train:
         try:
             train_missing(to_train, runs_folder, jobs)
-        except Interrupted:
-            raise
-        except ClearningError as error:
+        except TrainingsFailed as error:
             failure = error  # the report shows what did finish
     # Claims are judged by all that is there, whatever it was trained for.
     shown = list(NEEDS) if "claims" in asked else asked

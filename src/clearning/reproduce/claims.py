@@ -207,7 +207,7 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def claims(results: Results, figures: Path) -> Section:
+def verdicts(results: Results, figures: Path) -> Section:
     """A verdict on each claim for each form in which it was tried."""
     rows = []
     for claim in CLAIMS:
@@ -219,7 +219,7 @@ def claims(results: Results, figures: Path) -> Section:
     text = (
         f"From the runs that exist. Two methods are called different where a 95 % interval of their "
         f"difference, by a hierarchical bootstrap over seeds and goals, leaves out 0, and each has at least "
-        f"{ENOUGH_SEEDS} seeds; otherwise a claim is left open. Many claims are judged here at once: with 95 % "
-        f"intervals, about one in twenty differences that are none would be called one."
+        f"{ENOUGH_SEEDS} seeds; otherwise a claim is left open. Many claims are judged here at once: with "
+        f"95 % intervals, about one in twenty differences that are none would be called one."
     )
     return Section("Claims", [Text(text), Table(["section", "claim", "verdict", "basis", "evidence"], rows)])

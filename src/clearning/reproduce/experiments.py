@@ -104,8 +104,10 @@ class Run:
         words = [self.preset, "--seed", str(self.seed)]
         for name, value in self.settings.items():
             words.append(f"--{name.replace('_', '-')}")
-            pairs = value.items() if isinstance(value, dict) else [(value,)]
-            words += [str(word) for pair in pairs for word in pair]
+            if isinstance(value, dict):
+                words += [str(word) for pair in value.items() for word in pair]
+            else:
+                words += map(str, value if isinstance(value, tuple) else (value,))
         return words
 
 

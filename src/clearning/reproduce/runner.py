@@ -24,6 +24,10 @@ STATUS = re.compile(r": (\d+) %, (.*)")  # a plain line of `clearning train`
 Tell = Callable[[Run, float, str], None]  # how far a run is, from 0 to 1, and in words
 
 
+class TrainingsFailed(ClearningError):
+    """Some trainings ended with an error; the others went on."""
+
+
 # The runs that are there --------------------------------------------------------------------------
 
 
@@ -60,7 +64,10 @@ def train_missing(runs: Sequence[Run], folder: Path, jobs: int, python: Sequence
     """
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ClearningError(f"Could not create {folder}: {error.strerror}.") from error
     with locked(folder) as lock:
         stored = stored_runs(folder)
         waiting = list({r.identity: r for r in runs if not _finished(stored.get(r.identity))}.values())
@@ -96,8 +103,9 @@ def _work_through(
             child.process.terminate()  # a training saves itself and ends
         for child in running:
             child.process.wait()
+            child.reader.join()
     if failed:
-        raise ClearningError(f"{len(failed)} of the trainings failed; see {log}.\n" + "\n".join(failed))
+        raise TrainingsFailed(f"{len(failed)} of the trainings failed; see {log}.\n" + "\n".join(failed))
 
 
 class Child:
@@ -123,8 +131,8 @@ class Child:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        with open(self.log, "a") as log:
-            for line in self.process.stderr:
+        with open(self.log, "a") as log, self.process.stderr as lines:
+            for line in lines:
                 log.write(f"{self.run.title}: {line}")
                 log.flush()
                 self.last = line.strip() or self.last
@@ -133,7 +141,7 @@ class Child:
 
     def end(self) -> list[str]:
         """What went wrong, if anything did."""
-        self.reader.join(timeout=5)
+        self.reader.join()
         if self.process.returncode == 0:
             self.tell(self.run, 1.0, "finished")
             return []
