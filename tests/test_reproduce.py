@@ -324,7 +324,7 @@ def test_a_real_training_is_found_again_and_evaluated_once(tmp_path, monkeypatch
     assert [r.seed for r in results.missing] == [1]
     found = results.spread("frozen-lake", Contestant("c-learning"), "", "success")
     module = import_module("clearning.reproduce.results")
-    monkeypatch.setattr(module, "evaluate_goals", lambda *_: pytest.fail("evaluated twice"))
+    monkeypatch.setattr(module, "evaluate", lambda *_, **__: pytest.fail("evaluated twice"))
     again = Results([lake(0)], stored_runs(tmp_path))
     assert again.spread("frozen-lake", Contestant("c-learning"), "", "success") == found
     assert again.measured[0].hours > 0

@@ -35,7 +35,6 @@ from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
 from clearning.evaluate import (
     TEST_SEEDS,
-    Outcome,
     evaluate,
     evaluate_external,
     goals_to_test,
@@ -91,13 +90,6 @@ def evaluate_run(
     folder: RunFolder, dial: Dial | None, eval_seed: int = 0, episodes: int | None = None
 ) -> dict[str, Any]:
     """One run on its test goals; a Gymnasium environment draws `episodes` fresh ones, 500 unless given."""
-    return evaluate_goals(folder, dial, eval_seed, episodes)[0]
-
-
-def evaluate_goals(
-    folder: RunFolder, dial: Dial | None, eval_seed: int = 0, episodes: int | None = None
-) -> tuple[dict[str, Any], Outcome]:
-    """`evaluate_run`, and what happened in each of its test episodes."""
     agent, dial, env, record = open_run(folder, dial)
     with closing(env, episodes):
         count = episodes or FINAL_EPISODES
@@ -120,7 +112,7 @@ def evaluate_goals(
         goals = [number[tuple(g)] for g in outcome.goal.astype(int).tolist()]
         result["optimal_success"] = float(best[-1, goals].mean())
         result["optimal_success_horizon"] = steps
-    return result, outcome
+    return result
 
 
 @contextmanager

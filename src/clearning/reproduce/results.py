@@ -9,8 +9,9 @@ import numpy as np
 
 from clearning.agent import Agent
 from clearning.errors import ClearningError
+from clearning.evaluate import evaluate
 from clearning.files import read_json, write_json
-from clearning.report import evaluate_goals
+from clearning.report import FINAL_EPISODES, closing, open_run
 from clearning.reproduce.experiments import METHODS, ROBOT_STEPS, Run
 from clearning.reproduce.statistics import Difference, Spread, difference, spread
 from clearning.rollout import Dial
@@ -51,7 +52,7 @@ class Measured:
         return float(self.metrics["seconds"][-1]) / 3600
 
     def evaluation(self, discount: float | None = None) -> dict[str, Any]:
-        """The summary on the test goals and what came of each, computed once for an agent file."""
+        """What came of each test goal, computed once for an agent file."""
         file = self.folder.path / f"evaluation{'' if discount is None else f'-{discount:g}'}.json"
         written = self.folder.agent_file.stat().st_mtime_ns
         if file.is_file():
@@ -62,7 +63,9 @@ class Measured:
             if kept.get("agent_written") == written:
                 return kept
         dial = None if discount is None else Dial(discount=discount)
-        summary, outcome = evaluate_goals(self.folder, dial)
+        agent, dial, env, _ = open_run(self.folder, dial)
+        with closing(env, None):
+            outcome = evaluate(agent.network, env, agent.config, dial, optimum=False, episodes=FINAL_EPISODES)
         goals = {
             "in_paper": outcome.in_paper.tolist(),
             "stratum": outcome.stratum.tolist(),
@@ -71,7 +74,7 @@ class Measured:
             "distance": outcome.distance.tolist(),
             "final_distance": outcome.final_distance.tolist(),
         }
-        record = {"agent_written": written, "summary": summary, "goals": goals}
+        record = {"agent_written": written, "goals": goals}
         write_json(file, record)
         return record
 
