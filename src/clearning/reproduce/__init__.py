@@ -56,14 +56,18 @@ def reproduce(
     runs = [run for target in shown for run in needed(target, use, budget, True)]
     results = Results(runs, stored_runs(runs_folder))
     sections = [MAKERS[target](results, folder / "figures") for target in asked]
-    sections.append(_origin(what, use, budget, results, include))
+    done = {m.run.identity for m in results.measured}
+    missing = len({run.identity for run in to_train} - done)
+    sections.append(_origin(what, use, budget, results, include, missing))
     pages = write_report(f"Reproduction: {what}", sections, folder)
     if failure:
         raise failure
     return pages
 
 
-def _origin(what: str, seeds: Sequence[int], budget: Budget, results: Results, robots: bool) -> Section:
+def _origin(
+    what: str, seeds: Sequence[int], budget: Budget, results: Results, robots: bool, missing: int
+) -> Section:
     """Commands, seeds, versions and hours."""
     section = Section("Where this comes from")
     listed = ",".join(map(str, seeds))
@@ -72,11 +76,9 @@ def _origin(what: str, seeds: Sequence[int], budget: Budget, results: Results, r
     section.blocks += [Text(command, code=True)]
     measured = sorted(results.measured, key=lambda m: m.run.title)
     hours = sum(m.hours for m in measured)
-    missing = f" {len(results.missing)} runs are missing." if results.missing else ""
+    short = f" {missing} runs are missing." if missing else ""
     section.blocks.append(
-        Text(
-            f"{len(measured)} finished runs, {hours:.2f} hours of training in all.{missing} One thread each."
-        )
+        Text(f"{len(measured)} finished runs, {hours:.2f} hours of training in all.{short} One thread each.")
     )
     if measured:
         rows = []

@@ -86,7 +86,6 @@ class Results:
         asked = {run.identity: run for run in runs}
         there = {i: stored[i] for i in asked if i in stored and stored[i].is_finished()}
         self.measured = [Measured(asked[i], folder) for i, folder in there.items()]
-        self.missing = [run for i, run in asked.items() if i not in there]
 
     def of(self, world: str, method: str, form: str) -> list[Measured]:
         """The runs of a method in a world, by seed."""

@@ -21,6 +21,7 @@ from clearning.training import Interrupted, catch_signals
 
 POLL = 0.2  # seconds between looks at the running trainings
 STATUS = re.compile(r": (\d+) %, (.*)")  # a plain line of `clearning train`
+STARTING, FINISHED, FAILED = "starting", "finished", "failed"
 Tell = Callable[[Run, float, str], None]  # how far a run is, from 0 to 1, and in words
 
 
@@ -125,7 +126,7 @@ class Child:
             start_new_session=True,  # Ctrl-C is ours to pass on
             pass_fds=(lock,),
         )
-        tell(run, 0.0, "starting")
+        tell(run, 0.0, STARTING)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -143,9 +144,9 @@ class Child:
         """What went wrong, if anything did."""
         self.reader.join()
         if self.process.returncode == 0:
-            self.tell(self.run, 1.0, "finished")
+            self.tell(self.run, 1.0, FINISHED)
             return []
-        self.tell(self.run, 0.0, "failed")
+        self.tell(self.run, 0.0, FAILED)
         return [f"{self.run.title}: exit code {self.process.returncode}: {self.last}"]
 
 
@@ -168,7 +169,7 @@ def locked(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def display(runs: Sequence[Run]) -> Iterator[Tell]:
-    """One bar per run on a terminal; lines in a log file."""
+    """One bar per run at work, and one for all, on a terminal; lines in a log file."""
     console = Console(stderr=True)
     if not console.is_terminal:
         print(f"{len(runs)} trainings to do.", file=sys.stderr, flush=True)
@@ -176,12 +177,20 @@ def display(runs: Sequence[Run]) -> Iterator[Tell]:
         return
     columns = [TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn()]
     with Progress(*columns, TextColumn("{task.fields[words]}"), console=console) as bars:
-        tasks = {r: bars.add_task(r.title, total=1.0, start=False, words="waiting") for r in runs}
+        # A bar appears with its run and makes room at its end: hundreds would not fit a screen.
+        hidden = {"total": 1.0, "start": False, "visible": False, "words": ""}
+        tasks = {r: bars.add_task(r.title, **hidden) for r in runs}
+        whole = bars.add_task("all", total=len(runs), words=f"{len(runs)} trainings to do")
 
         def tell(run: Run, progress: float, words: str) -> None:
-            if words == "starting":
-                bars.start_task(tasks[run])
-            bars.update(tasks[run], completed=progress, words=words)
+            task = tasks[run]
+            if words == STARTING:
+                bars.start_task(task)
+            over = words in (FINISHED, FAILED)
+            bars.update(task, completed=progress, words=words, visible=not over)
+            if over:
+                bars.update(whole, advance=1, words="")
+                bars.console.print(f"{run.title}: {words}")
 
         yield tell
 
