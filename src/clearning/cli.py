@@ -210,6 +210,31 @@ class CheckEnvArgs:
     """Steps of an episode at most; 0 for the environment's own limit."""
 
 
+@dataclass(frozen=True)
+class ReproduceArgs:
+    """Reproduce the paper: train what a table or figure needs, and write a report beside its numbers.
+
+    WHAT is table-1 to table-4, figure-1b, figure-environments, figure-difficulties, figure-3a to figure-3d,
+    figure-ablation, figure-tdm, claims, or all. Finished runs are used again and interrupted ones go on, so
+    it can be stopped at any time.
+    """
+
+    what: Positional[str]
+    """A table or figure, claims, or all."""
+    seeds: str = ""
+    """Seeds, as in 0-4 or 0,3,7. Default: 0-4 for the paper's budget, 0-1 for the quick one."""
+    budget: Literal["paper", "quick"] = "paper"
+    """Trainings as long as the presets say, or a fifth of that."""
+    jobs: int = 1
+    """Trainings at a time, one thread each."""
+    out: str = "reproduction"
+    """The folder of runs, figures and report."""
+    robots: Literal["auto", "yes", "no"] = "auto"
+    """Fetch and Hand: with the paper's budget where gymnasium-robotics is installed, always, or never."""
+    train: bool = True
+    """Train what is missing; without, the report shows what is there."""
+
+
 def _train(preset_name: str | None, args: TrainArgs) -> None:
     from clearning.api import train
     from clearning.envs import make_world
@@ -330,6 +355,14 @@ def _export(args: ExportArgs) -> None:
     print(export_onnx(load(args.run), args.onnx))
 
 
+def _reproduce(args: ReproduceArgs) -> None:
+    from clearning.reproduce import reproduce
+
+    seeds = _parse_seeds(args.seeds) if args.seeds else ()
+    for path in reproduce(args.what, seeds, args.budget, args.jobs, args.out, args.robots, args.train):
+        print(path)
+
+
 def _check_env(args: CheckEnvArgs) -> None:
     from clearning.envs import ENVIRONMENTS, check_env
     from clearning.envs.gymnasium_env import IDS
@@ -360,6 +393,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "calibrate": (CalibrateArgs, _calibrate),
     "export": (ExportArgs, _export),
     "check-env": (CheckEnvArgs, _check_env),
+    "reproduce": (ReproduceArgs, _reproduce),
 }
 
 

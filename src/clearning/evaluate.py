@@ -1,7 +1,7 @@
 """How good a network's policy is: success, steps, distance, by stratum and beside the optimum."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -236,15 +236,18 @@ def path_lengths(spec: EnvSpec, episodes: Episodes) -> tuple[np.ndarray, np.ndar
 def over_seeds(values: Sequence[float]) -> dict[str, Any]:
     """Mean, standard deviation (population, as in the paper) and a 95 % bootstrap interval over seeds."""
     x = np.asarray(values, float)
-    result: dict[str, Any] = {"mean": float(x.mean()), "std": float(x.std()), "values": x.tolist()}
+    interval = list(bootstrap_interval(x))
+    return {"mean": float(x.mean()), "std": float(x.std()), "values": x.tolist(), "interval": interval}
+
+
+def bootstrap_interval(x: np.ndarray, statistic: Callable[..., Any] = np.mean) -> tuple[float, float]:
+    """A 95 % percentile interval of a statistic of few values; a point where they do not vary."""
     if len(x) < 2 or x.std() == 0:
-        result["interval"] = [float(x.mean())] * 2
-        return result
+        return float(statistic(x)), float(statistic(x))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few seeds make a coarse interval; that is what it should show
-        found = stats.bootstrap((x,), np.mean, method="percentile", rng=np.random.default_rng(0))
-    result["interval"] = [float(found.confidence_interval.low), float(found.confidence_interval.high)]
-    return result
+        found = stats.bootstrap((x,), statistic, method="percentile", rng=np.random.default_rng(0))
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
 @lru_cache(maxsize=8)

@@ -104,6 +104,16 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], record: Mapping[st
     write_atomically(path, save(arrays, header))
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """The JSON record of what `save_arrays` wrote, without the arrays."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            record = json.loads((file.metadata() or {}).get("record", "null"))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ClearningError(f"{path} is truncated, damaged or not a clearning file.") from error
+    return record if isinstance(record, dict) else {}
+
+
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_arrays` wrote; a truncated, altered or foreign file is refused."""
     damaged = f"{path} is truncated, damaged or not a clearning file; restore it from a copy or train anew."

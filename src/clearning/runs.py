@@ -31,6 +31,7 @@ from clearning.files import (
     load_arrays,
     named_arrays,
     read_json,
+    read_record,
     save_arrays,
     spec_from_dict,
     write_json,
@@ -151,6 +152,12 @@ class RunFolder:
             return config_from_dict(config), seed, record
         except (TypeError, ValueError) as error:
             raise ClearningError(f"{self.config_file}: {error}") from error
+
+    def is_finished(self) -> bool:
+        """Whether the training came to its end, and its agent is there."""
+        if not (self.checkpoint_file.is_file() and self.agent_file.is_file()):
+            return False
+        return bool(read_record(self.checkpoint_file).get("counters", {}).get("finished"))
 
     # Metrics ------------------------------------------------------------------------------------
 

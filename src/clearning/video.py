@@ -140,6 +140,16 @@ def starts(env: gymnasium.Env[Any, Any], count: int, seed: int) -> list[Start]:
     ]
 
 
+def picture_of(config: Config) -> np.ndarray:
+    """A picture of a config's environment at the start of an episode, uint8 (SIDE, SIDE, 3)."""
+    env = rendering_env(config)
+    try:
+        env.reset(seed=0)
+        return _picture(env, config.env)
+    finally:
+        env.close()
+
+
 def _picture(env: gymnasium.Env[Any, Any], name: str) -> np.ndarray:
     """The environment's picture, fitted into a white square."""
     try:

@@ -43,25 +43,28 @@ def _finite_horizon(
 
 def optimal_c(mdp: FiniteMDP, horizons: int) -> np.ndarray:
     """C*(s, a, g, h), indexed [h − 1, s, a, g] (eq. 3)."""
-    return np.stack([*_finite_horizon(mdp, cumulative, horizons, goal_is_terminal=True)])
+    return np.stack([*optimal_c_by_horizon(mdp, horizons)])
+
+
+def optimal_c_by_horizon(mdp: FiniteMDP, horizons: int) -> Iterator[np.ndarray]:
+    """C*(s, a, g, h) for h = 1..H in turn, each indexed [s, a, g], in the memory of one horizon."""
+    return _finite_horizon(mdp, cumulative, horizons, goal_is_terminal=True)
 
 
 def optimal_c_from(mdp: FiniteMDP, state: int, horizons: int) -> np.ndarray:
     """max_a C*(s, a, g, h) from one state, indexed [h − 1, g], in the memory of one horizon."""
-    values = _finite_horizon(mdp, cumulative, horizons, goal_is_terminal=True)
-    return np.stack([value[state].max(0) for value in values])
+    return np.stack([value[state].max(0) for value in optimal_c_by_horizon(mdp, horizons)])
 
 
 def optimal_c_last(mdp: FiniteMDP, horizon: int) -> np.ndarray:
     """C* at one horizon, indexed [s, a, g], in the memory of one horizon."""
-    return deque(_finite_horizon(mdp, cumulative, horizon, goal_is_terminal=True), maxlen=1)[0]
+    return deque(optimal_c_by_horizon(mdp, horizon), maxlen=1)[0]
 
 
 def optimal_c_at(mdp: FiniteMDP, state: np.ndarray, goal: np.ndarray, horizon: np.ndarray) -> np.ndarray:
     """max_a C*(s, a, g, h) for many (s, g, h), in the memory of one horizon."""
     found = np.zeros(len(horizon))
-    values = _finite_horizon(mdp, cumulative, int(horizon.max()), goal_is_terminal=True)
-    for h, value in enumerate(values, 1):
+    for h, value in enumerate(optimal_c_by_horizon(mdp, int(horizon.max())), 1):
         asked = horizon == h
         found[asked] = value[state[asked], :, goal[asked]].max(-1)
     return found

@@ -6,6 +6,8 @@
 - heat_maps: how surely each goal is reached in time, beside the truth (figure 3b)
 - horizon_curve: C against the horizon, beside the truth
 - reliability: promised against observed success, written by `clearning calibrate`
+- compare_curves, compare_trajectories, compare_lake_ways: several methods side by side (figure 3)
+- accuracy_needed, environments, difficulties: the paper's figures that need no training
 - ways_past_the_cat: cat and mouse, ways, success and distance from the cat by horizon (figure 1a)
 """
 
@@ -18,8 +20,16 @@ from clearning.agent import Agent
 from clearning.envs import ENVIRONMENTS, CatAndMouse, FrozenLake, make
 from clearning.plots.cat import ways_past_the_cat
 from clearning.plots.curves import goals_of, horizon_curve, viewpoint
-from clearning.plots.learning import learning_curves, shared_config
-from clearning.plots.paths import most_likely_way, policy_by_horizon, spread_out, trajectories
+from clearning.plots.learning import compare_curves, learning_curves, shared_config
+from clearning.plots.paper import accuracy_needed, difficulties, environments, tolerances
+from clearning.plots.paths import (
+    compare_lake_ways,
+    compare_trajectories,
+    most_likely_way,
+    policy_by_horizon,
+    spread_out,
+    trajectories,
+)
 from clearning.plots.reach import heat_maps, reachability_overlap
 from clearning.plots.reliability import reliability_diagram, write_reliability
 from clearning.plots.style import DPI, save, styled
@@ -27,7 +37,13 @@ from clearning.runs import run_folders
 
 __all__ = [
     "DPI",
+    "accuracy_needed",
     "agent_figures",
+    "compare_curves",
+    "compare_lake_ways",
+    "compare_trajectories",
+    "difficulties",
+    "environments",
     "goals_of",
     "heat_maps",
     "horizon_curve",
@@ -38,6 +54,7 @@ __all__ = [
     "reachability_overlap",
     "reliability_diagram",
     "spread_out",
+    "tolerances",
     "trajectories",
     "viewpoint",
     "ways_past_the_cat",

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from clearning.config import Config
@@ -13,7 +15,7 @@ from clearning.envs import ENVIRONMENTS, DubinsCar, FrozenLake, MiniMaze, make
 from clearning.envs.search import NEVER
 from clearning.errors import ClearningError, UsageError
 from clearning.plots.curves import is_stochastic, true_steps
-from clearning.plots.style import BLUE, GREEN, GREY, ORANGE, VERMILION, WIDTH, styled
+from clearning.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, WIDTH, styled
 from clearning.report import paper_results
 from clearning.runs import RunFolder
 
@@ -57,6 +59,32 @@ def learning_curves(runs: Sequence[RunFolder]) -> Figure:
         seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
         name = record.get("preset") or ("custom environment" if custom else config.env)
         figure.suptitle(f"Learning curves: {name}, {seeds}")
+    return figure
+
+
+COLORS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
+
+
+def compare_curves(panels: Mapping[str, Mapping[str, Sequence[RunFolder]]], title: str) -> Figure:
+    """Test success while training of several methods, every seed of each, a panel per world (figure 3d)."""
+    methods = list(dict.fromkeys(name for by_method in panels.values() for name in by_method))
+    colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(methods)}
+    with styled():
+        figure = Figure((WIDTH if len(panels) > 1 else WIDTH * 0.62, 3.1), layout="constrained")
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for ax, (world, by_method) in zip(axes, panels.items(), strict=True):
+            for name, runs in by_method.items():
+                _curves(ax, [_finished_rows(r) for r in runs], "eval_success", colors[name], name, scale=100)
+            ax.set(title=world, ylim=(-2, 102), xlabel="environment steps")
+            ax.grid(color="0.9", lw=0.6)
+            ax.xaxis.set_major_formatter(_thousands)
+            ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes[0].set_ylabel("success on test goals (%)")
+        handles: list[Any] = [Line2D([], [], color=colors[name], lw=1.8, label=name) for name in methods]
+        handles.append(Line2D([], [], color=GREY, lw=0.6, label="each seed"))
+        handles.append(Patch(color=GREY, alpha=0.25, lw=0, label="mean's 95 % bootstrap interval"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        figure.suptitle(title)
     return figure
 
 

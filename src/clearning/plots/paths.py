@@ -1,6 +1,6 @@
 """Ways that the policy takes: to goals all over a map, and on the frozen lake for several horizons."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +42,32 @@ from clearning.rollout import own_dial
 
 def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
     """The policy's ways from the test start to goals spread over the map, with the agent's own dial."""
+    dial = own_dial(agent.config)
+    policy = f"the policy with α = {dial.alpha:g}" if agent.knows_c else agent.config.method
+    return compare_trajectories({f"{TITLES[env.spec.name]}: {policy}": agent}, env, count)
+
+
+def compare_trajectories(agents: Mapping[str, Agent], env: Any, count: int = 12) -> Figure:
+    """The ways of several agents to the same goals, side by side (figure 3c)."""
+    alone = len(agents) == 1
+    with styled():
+        size = (WIDTH * 0.62, WIDTH * 0.7) if alone else (WIDTH, WIDTH / len(agents) + 0.75)
+        figure = Figure(size, layout="constrained")
+        missed = False
+        for ax, (name, agent) in zip(
+            figure.subplots(1, len(agents), squeeze=False)[0], agents.items(), strict=True
+        ):
+            success = _ways_to_goals(ax, agent, env, count)
+            missed |= not success.all()
+            share = f"{success.sum()} of {len(success)} goals reached"
+            ax.set_title(f"{name}, {share}" if alone else f"{name}\n{share}", pad=10)
+        handles = _way_legend(env, missed)
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, columnspacing=1.2)
+    return figure
+
+
+def _ways_to_goals(ax: Axes, agent: Agent, env: Any, count: int) -> np.ndarray:
+    """Draw an agent's ways on a map; returns which goals it reached."""
     test = env.test_set()
     start, goals = test.state[0], spread_out(test.goal, np.asarray(env.achieved_goal(test.state[0])), count)
     starts = np.tile(start, (len(goals), 1))
@@ -49,29 +75,21 @@ def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
     episodes = run_episodes(agent.network, env, agent.config, dial, 0, starts, goals)
     length, success = np.asarray(episodes.length), np.asarray(episodes.success)
     ways = [np.asarray(o)[: n + 1] for o, n in zip(episodes.observation, length, strict=True)]
-    with styled():
-        figure = Figure((WIDTH * 0.62, WIDTH * 0.7), layout="constrained")
-        ax = figure.subplots()
-        draw_map(ax, env)
-        for i, (way, goal) in enumerate(zip(ways, goals, strict=True)):
-            faint = 1.0 if success[i] else 0.45
-            if isinstance(env, DubinsCar):
-                _car_way(ax, way, np.asarray(episodes.action[i]), faint)
-                draw_goal(ax, env, goal, GOAL if success[i] else GREY)
-            else:
-                color = _grid_way(ax, way, i, len(goals), faint)
-                draw_goal(ax, env, goal, color)
-            if not success[i]:
-                ax.plot(*goal, "x", color=BLACK, ms=6, mew=1.4, zorder=5, clip_on=False)
-        draw_state(ax, env, start, BLACK if isinstance(env, MiniMaze) else AGENT)
-        ticks(ax, env)
-        ax.set(xlabel="x", ylabel="y")
-        share = f"{success.sum()} of {len(goals)} goals reached"
-        policy = f"the policy with α = {dial.alpha:g}" if agent.knows_c else agent.config.method
-        ax.set_title(f"{TITLES[env.spec.name]}: {policy}, {share}", pad=10)
-        handles = _way_legend(env, not success.all())
-        figure.legend(handles=handles, loc="outside lower center", ncols=5, columnspacing=1.2)
-    return figure
+    draw_map(ax, env)
+    for i, (way, goal) in enumerate(zip(ways, goals, strict=True)):
+        faint = 1.0 if success[i] else 0.45
+        if isinstance(env, DubinsCar):
+            _car_way(ax, way, np.asarray(episodes.action[i]), faint)
+            draw_goal(ax, env, goal, GOAL if success[i] else GREY)
+        else:
+            color = _grid_way(ax, way, i, len(goals), faint)
+            draw_goal(ax, env, goal, color)
+        if not success[i]:
+            ax.plot(*goal, "x", color=BLACK, ms=6, mew=1.4, zorder=5, clip_on=False)
+    draw_state(ax, env, start, BLACK if isinstance(env, MiniMaze) else AGENT)
+    ticks(ax, env)
+    ax.set(xlabel="x", ylabel="y")
+    return success
 
 
 def spread_out(goals: np.ndarray, start: np.ndarray, count: int) -> np.ndarray:
@@ -123,12 +141,18 @@ def _way_legend(env: Any, missed: bool) -> list[Any]:
 # Frozen lake: the policy by horizon ---------------------------------------------------------------
 
 
-def most_likely_way(agent: Any, env: FrozenLake, start: Any, goal: Any, horizon: int) -> np.ndarray:
-    """The cells of the greedy way when no move slips, with the horizon counted down: (steps + 1, 2)."""
+LAKE_STEPS = 50  # of an agent without a horizon, at most
+
+
+def most_likely_way(agent: Any, env: FrozenLake, start: Any, goal: Any, horizon: int | None) -> np.ndarray:
+    """The cells of the greedy way when no move slips: (steps + 1, 2).
+
+    The horizon is counted down; None for an agent that acts without one.
+    """
     state, goal = np.asarray(start, np.float32), np.asarray(goal, np.float32)
     way = [state]
-    for left in range(horizon, 0, -1):
-        action = agent.act(state, goal, horizon=left)
+    for left in range(horizon or LAKE_STEPS, 0, -1):
+        action = agent.act(state, goal, horizon=left) if horizon else agent.act(state, goal)
         landing, _ = env.outcomes(jnp.asarray(state), jnp.asarray(action))
         state = np.asarray(landing[0])  # the intended move comes first
         way.append(state)
@@ -142,26 +166,45 @@ def policy_by_horizon(agent: Any, env: Any, horizons: Sequence[int] = LAKE_HORIZ
     if not isinstance(env, FrozenLake):
         raise UsageError(f"policy_by_horizon shows the frozen lake, not {kind(env)}.")
     horizons = within(agent, horizons)
-    start, goal = np.array(frozen_lake.START, np.float32), np.array(frozen_lake.FAR_GOAL, np.float32)
+    start, goal = _ends()
     truth = true_curve(env, start, goal[None], max(horizons))[0]
+    panels = []
+    for h in horizons:
+        learned = agent.reach_probability(start, goal, h)
+        title = f"h = {h}\nlearned {learned:.2f}\noptimal {truth[h - 1]:.2f}"
+        panels.append((title, most_likely_way(agent, env, start, goal, h)))
+    return _lake_ways(
+        env, panels, "Frozen lake: most likely way from S to G, and chance of arriving within h steps"
+    )
+
+
+def compare_lake_ways(agents: Sequence[tuple[str, Any, int | None]], env: FrozenLake) -> Figure:
+    """The most likely ways of several agents from S to G, each with a horizon or none (figure 3a)."""
+    panels = [(name, most_likely_way(agent, env, *_ends(), h)) for name, agent, h in agents]
+    return _lake_ways(env, panels, "Frozen lake: most likely way from S to G by method")
+
+
+def _ends() -> tuple[np.ndarray, np.ndarray]:
+    return np.array(frozen_lake.START, np.float32), np.array(frozen_lake.FAR_GOAL, np.float32)
+
+
+def _lake_ways(env: FrozenLake, panels: Sequence[tuple[str, np.ndarray]], title: str) -> Figure:
     with styled():
         figure = Figure((WIDTH, 3.1), layout="constrained")
         pushed = False
-        for ax, h in zip(figure.subplots(1, len(horizons), squeeze=False)[0], horizons, strict=True):
+        for ax, (name, way) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             draw_map(ax, env)
-            way = most_likely_way(agent, env, start, goal, h)
             for tail, head in pairwise(way):
                 _arrow(ax, tail, head)
                 pushed = pushed or bool((tail == head).all())
-            for name, cell in (("S", start), ("G", goal)):
+            for letter, cell in zip("SG", _ends(), strict=True):
                 disc = {"boxstyle": "circle,pad=0.25", "facecolor": "white", "edgecolor": BLACK, "lw": 0.8}
-                ax.text(*cell, name, ha="center", va="center", weight="bold", zorder=6, bbox=disc)
-            learned = agent.reach_probability(start, goal, h)
-            ax.set_title(f"h = {h}\nlearned {learned:.2f}\noptimal {truth[h - 1]:.2f}")
+                ax.text(*cell, letter, ha="center", va="center", weight="bold", zorder=6, bbox=disc)
+            ax.set_title(name)
         if pushed:
             ring = Line2D([], [], marker="o", mfc="none", mec=AGENT, ls="", ms=9, mew=1.2)
             figure.legend([ring], ["a step against the border"], loc="outside lower center")
-        figure.suptitle("Frozen lake: most likely way from S to G, and chance of arriving within h steps")
+        figure.suptitle(title)
     return figure
 
 

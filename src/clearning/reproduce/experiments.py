@@ -1,0 +1,171 @@
+"""What the paper compares: worlds, methods and the trainings that each of its tables and figures needs."""
+
+import difflib
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from clearning.config import Config, replace_settings
+from clearning.errors import UsageError
+from clearning.presets import preset
+
+Budget = Literal["paper", "quick"]
+QUICK = 0.2  # share of every training's length
+SEEDS: dict[Budget, tuple[int, ...]] = {"paper": (0, 1, 2, 3, 4), "quick": (0, 1)}
+
+FORMS = {"paper/": "paper's form", "": "all horizons"}
+"""What stands before a world's name in a preset, and what we call it."""
+
+WORLDS = {
+    "frozen-lake": "Frozen lake",
+    "mini-maze": "Mini maze",
+    "dubins-car": "Dubins' car",
+    "dubins-reachability": "Dubins' car without walls",
+    "fetch-pick-and-place": "FetchPickAndPlace",
+    "hand-manipulate-pen-full": "HandManipulatePenFull",
+}
+ROBOT_STEPS = {"fetch-pick-and-place": 250_000, "hand-manipulate-pen-full": 1_000_000}
+"""Environment steps of every method on a robot. The paper's 40,000 and 60,000 episodes are up to 2 and 6
+million, days for each of its runs on one core."""
+
+METHODS = {
+    "c-learning": "C-learning",
+    "gcsl": "GCSL",
+    "her": "HER",
+    "td3": "HER (TD3)",
+    "a-learning": "A-learning",
+    "d-learning": "D-learning",
+    "tdm": "TDM",
+    "naive-q": "naive horizon-aware Q",
+    "uniform-h": "uniform h",
+    "monotone": "monotone network",
+}
+
+CAR = ("c-learning", "gcsl", "her")
+ROBOT = ("c-learning", "td3")
+DISCOUNTS = (0.5, 0.9, 0.99)  # to act with by D-learning: the paper does not say which
+
+NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "table-1": {"dubins-car": CAR, "fetch-pick-and-place": ROBOT, "hand-manipulate-pen-full": ROBOT},
+    "table-2": {"mini-maze": CAR},
+    "table-3": {"dubins-car": CAR},
+    "table-4": {"dubins-car": ("c-learning", "a-learning", "d-learning")},
+    "figure-1b": {},
+    "figure-environments": {},
+    "figure-difficulties": {},
+    "figure-3a": {"frozen-lake": CAR},
+    "figure-3b": {"dubins-reachability": ("c-learning",)},
+    "figure-3c": {"dubins-car": CAR},
+    "figure-3d": {"dubins-car": CAR, "fetch-pick-and-place": ROBOT, "hand-manipulate-pen-full": ROBOT},
+    "figure-ablation": {
+        "dubins-car": ("c-learning", "naive-q", "uniform-h", "monotone"),
+        "fetch-pick-and-place": ("c-learning", "naive-q", "uniform-h"),
+    },
+    "figure-tdm": {
+        "dubins-car": ("c-learning", "tdm"),
+        "fetch-pick-and-place": ("c-learning", "tdm"),
+        "hand-manipulate-pen-full": ("c-learning", "tdm"),
+    },
+    "claims": {},
+}
+"""The methods that each target shows in each world. `claims` judges by what was trained for the others."""
+
+ONE_FORM = ("naive-q", "uniform-h", "tdm")
+"""Methods that exist in the form of one sampled horizon only: they stand beside the paper's form."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a preset with some settings changed, and a seed."""
+
+    world: str
+    method: str
+    form: str  # a key of FORMS
+    seed: int
+    preset: str
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def config(self) -> Config:
+        return replace_settings(preset(self.preset), self.settings)
+
+    @property
+    def identity(self) -> str:
+        return identity(self.config, self.seed)
+
+    @property
+    def title(self) -> str:
+        return f"{self.preset}, seed {self.seed}"
+
+    def arguments(self) -> list[str]:
+        """What `clearning train` is called with, apart from --out."""
+        words = [self.preset, "--seed", str(self.seed)]
+        for name, value in self.settings.items():
+            words.append(f"--{name.replace('_', '-')}")
+            if isinstance(value, dict):
+                words += [str(word) for pair in value.items() for word in pair]
+            else:
+                words += map(str, value if isinstance(value, tuple) else (value,))
+        return words
+
+
+def identity(config: Config, seed: int) -> str:
+    """What a run is known by again: a hash of all its settings and its seed."""
+    record = json.dumps([asdict(config), seed], sort_keys=True)
+    return hashlib.sha256(record.encode()).hexdigest()[:12]
+
+
+def targets(what: str) -> list[str]:
+    """The tables and figures that are asked for; an unknown name is answered with the nearest known one."""
+    if what == "all":
+        return list(NEEDS)
+    if what not in NEEDS:
+        near = difflib.get_close_matches(what, [*NEEDS, "all"], n=1, cutoff=0.4)
+        hint = f"Did you mean '{near[0]}'?" if near else f"There is {', '.join(NEEDS)} and all."
+        raise UsageError(f"There is nothing called '{what}' to reproduce. {hint}")
+    return [what]
+
+
+def robots_installed() -> bool:
+    return find_spec("gymnasium_robotics") is not None
+
+
+def with_robots(budget: Budget, asked: Literal["auto", "yes", "no"]) -> bool:
+    """Whether robots are trained: with the paper's budget where they are installed, or if asked for."""
+    if asked == "yes" and not robots_installed():
+        raise UsageError("Robots need gymnasium-robotics: `pip install 'clearning[robotics]'`.")
+    return asked == "yes" or (asked == "auto" and budget == "paper" and robots_installed())
+
+
+def needed(what: str, seeds: tuple[int, ...], budget: Budget, robots: bool) -> list[Run]:
+    """The trainings behind a target, those of the first seed first, so that a stop leaves whole rows."""
+    found = []
+    for seed in seeds:
+        for world, methods in NEEDS[what].items():
+            if world in ROBOT_STEPS and not robots:
+                continue
+            for method in methods:
+                found += [run_of(world, method, form, seed, budget) for form in forms_of(method)]
+    return found
+
+
+def forms_of(method: str) -> tuple[str, ...]:
+    return ("paper/",) if method in ONE_FORM else tuple(FORMS)
+
+
+def run_of(world: str, method: str, form: str, seed: int, budget: Budget) -> Run:
+    """One method in one world, in the paper's form or in ours, as long as the budget says."""
+    name = f"{form}{world}"
+    settings: dict[str, Any] = {}
+    if name == "paper/dubins-reachability":  # the paper's car in the other car's world
+        name, settings = "paper/dubins-car", {"env_options": preset(world).env_options}
+    name = name if method == "c-learning" else f"{method}/{name}"
+    whole = preset(name)
+    share = QUICK if budget == "quick" else 1.0
+    if world in ROBOT_STEPS:
+        settings |= {"episodes": 0, "env_steps": int(share * ROBOT_STEPS[world])}
+    elif budget == "quick":
+        settings["episodes"] = whole.random_episodes + round(share * (whole.episodes - whole.random_episodes))
+    return Run(world, method, form, seed, name, settings)

@@ -1,0 +1,337 @@
+"""What the report says of each table and figure, from the runs that are there."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from clearning import plots
+from clearning.config import Config
+from clearning.envs import FrozenLake, MiniMaze, make
+from clearning.errors import ClearningError
+from clearning.plots.reach import CAR_HORIZONS
+from clearning.plots.style import save
+from clearning.presets import preset
+from clearning.report import paper_results
+from clearning.reproduce.experiments import (
+    DISCOUNTS,
+    FORMS,
+    METHODS,
+    NEEDS,
+    ROBOT_STEPS,
+    WORLDS,
+    robots_installed,
+)
+from clearning.reproduce.report import Block, Cell, Picture, Section, Table, Text
+from clearning.reproduce.results import Contestant, Results
+from clearning.reproduce.statistics import Difference, Spread, best_or_near
+from clearning.video import picture_of
+
+STRATA = ("easy", "medium", "hard", "all")
+PAPER_NAMES = {"c-learning": "c-learning-td3", "td3": "her-td3"}  # of the methods on robots
+NOTHING = "–"
+BOLD = (
+    "Bold by the paper's rule, within each source: the best, or a mean within the error bars of the best. "
+    "Mean ± standard deviation (population) over seeds."
+)
+UNITS = {
+    "mini-maze": "On the paper's 483 goals, without the doorways. Path length in steps.",
+    "dubins-car": "Path length is the distance travelled (L∞), which the paper's figures can only be.",
+}
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def table_1(results: Results, figures: Path) -> Section:
+    """Success and path length on all goals of each world."""
+    section = Section("Table 1: C-learning and its peers")
+    for world, methods in NEEDS["table-1"].items():
+        section.blocks.append(Text(f"{WORLDS[world]}. {_unit(world)}"))
+        if world in ROBOT_STEPS and not any(results.of(world, m, f) for m in methods for f in FORMS):
+            section.blocks.append(Text("Not trained: robots were left out (--robots yes brings them in)."))
+        section.blocks += comparison(results, world, [Contestant(m) for m in methods], ("all",))
+    section.blocks.append(Text(BOLD))
+    return section
+
+
+def by_difficulty(title: str, world: str, contestants: Sequence[Contestant]) -> Callable[..., Section]:
+    """A table of one world by the difficulty of its goals (tables 2 to 4)."""
+
+    def table(results: Results, figures: Path) -> Section:
+        blocks = comparison(results, world, contestants, STRATA)
+        return Section(title, [Text(_unit(world)), *blocks, Text(BOLD)])
+
+    return table
+
+
+def _unit(world: str) -> str:
+    if world in ROBOT_STEPS:
+        return (
+            f"Every method and form: {ROBOT_STEPS[world]:,} environment steps (a fifth of it with the quick "
+            f"budget), far fewer than the paper's. Path length in steps, counted from 0."
+        )
+    return UNITS.get(world, "")
+
+
+def comparison(
+    results: Results, world: str, contestants: Sequence[Contestant], strata: Sequence[str]
+) -> list[Block]:
+    """The paper's numbers and ours, every seed of ours, and which methods can be told apart."""
+    columns = [(metric, stratum) for metric in ("success", "path") for stratum in strata]
+    groups = {"paper": [_paper_row(world, who, columns) for who in contestants]}
+    spreads: dict[str, list[list[Spread | None]]] = {}
+    for form, name in FORMS.items():
+        spreads[form] = [[results.spread(world, who, form, *c) for c in columns] for who in contestants]
+        groups[name] = [[s and (s.mean, s.deviation) for s in row] for row in spreads[form]]
+    bold = {name: _bold(rows, columns) for name, rows in groups.items()}
+    rows, told_of = [], set()
+    for i, who in enumerate(contestants):
+        for name, group in groups.items():
+            if name == "paper" and who.method in told_of:
+                continue  # the paper names no discount, so its row stands for all of them
+            texts = [_plus_minus(pair, metric) for pair, (metric, _) in zip(group[i], columns, strict=True)]
+            if all(t == NOTHING for t in texts):
+                continue
+            cells = [Cell(t, b) for t, b in zip(texts, bold[name][i], strict=True)]
+            if name == "paper":
+                told_of.add(who.method)
+                rows.append([METHODS[who.method], "the paper", *cells])
+            else:
+                rows.append([who.name, f"ours, {name}", *cells])
+    heads = [f"{'success' if m == 'success' else 'path'}{'' if s == 'all' else f', {s}'}" for m, s in columns]
+    blocks: list[Block] = [Table(["method", "source", *heads], rows)]
+    if seeds := _every_seed(results, world, contestants):
+        blocks += [Table(["method", "source", "metric", "every seed", "IQM [95 % interval]"], seeds)]
+    if told := _differences(results, world, contestants):
+        headings = ["C-learning minus", "form", "success, points", "", "path", ""]
+        blocks += [Table(headings, told)]
+    return blocks
+
+
+def _paper_row(world: str, who: Contestant, columns: Sequence[tuple[str, str]]) -> list[Any]:
+    name = PAPER_NAMES.get(who.method, who.method) if world in ROBOT_STEPS else who.method
+    told = paper_results().get(world, {}).get(name, {})
+    return [tuple(pair) if (pair := told.get(m, {}).get(s)) else None for m, s in columns]
+
+
+def _bold(rows: Sequence[Sequence[Any]], columns: Sequence[tuple[str, str]]) -> list[list[bool]]:
+    marks = [
+        best_or_near([row[k] for row in rows], largest=metric == "success")
+        for k, (metric, _) in enumerate(columns)
+    ]
+    return [list(row) for row in zip(*marks, strict=True)]
+
+
+def _plus_minus(pair: tuple[float, float] | None, metric: str) -> str:
+    if pair is None:
+        return NOTHING
+    percent = " %" if metric == "success" else ""
+    return f"{pair[0]:.2f} ± {pair[1]:.2f}{percent}"
+
+
+def _every_seed(results: Results, world: str, contestants: Sequence[Contestant]) -> list[list[str]]:
+    rows = []
+    for who in contestants:
+        for form, name in FORMS.items():
+            for metric in ("success", "path"):
+                found = results.spread(world, who, form, metric)
+                if found is None:
+                    continue
+                values = ", ".join(f"{v:.2f}" for v in found.values)
+                low, high = found.interval
+                rows.append(
+                    [who.name, f"ours, {name}", metric, values, f"{found.middle:.2f} [{low:.2f}, {high:.2f}]"]
+                )
+    return rows
+
+
+def _differences(results: Results, world: str, contestants: Sequence[Contestant]) -> list[list[str]]:
+    first, *others = contestants
+    rows = []
+    for who in others:
+        for form, name in FORMS.items():
+            found = [results.difference(world, first, who, form, metric) for metric in ("success", "path")]
+            if any(found):
+                rows.append([who.name, name, *(text for d in found for text in told_apart(d))])
+    return rows
+
+
+def told_apart(found: Difference | None) -> tuple[str, str]:
+    """A difference with its interval, and whether the methods can be told apart by it."""
+    if found is None:
+        return NOTHING, NOTHING
+    numbers = f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+    if not found.enough_seeds:
+        return numbers, "too few seeds to say"
+    return numbers, "different" if found.sign else "not told apart"
+
+
+# Figures without training -------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def exact_tolerances() -> dict[str, dict[str, np.ndarray]]:
+    """Errors that C* and Q* tolerate, by world: exact, and the same whatever was trained."""
+    return {"mini-maze": plots.tolerances(MiniMaze()), "frozen-lake": plots.tolerances(FrozenLake())}
+
+
+def figure_1b(results: Results, figures: Path) -> Section:
+    """The paper's example, and what becomes of it in whole worlds."""
+    found = exact_tolerances()
+    rows = [
+        [WORLDS[world], name.replace("$h_α$", "h_α"), f"{np.median(errors):.4f}", f"{errors.min():.2g}"]
+        for world, by_value in found.items()
+        for name, errors in by_value.items()
+    ]
+    text = (
+        "By dynamic programming, nothing learned. Left: the paper's example. Middle and right: over states "
+        "and goals of a world, the largest error in any value with which the greedy action is still a best "
+        "one. Where nothing slips, C* at its smallest sufficient horizon jumps from 0 to 1 and tolerates any "
+        "error below 0.5; on the slippery lake there is no such jump."
+    )
+    headings = ["world", "value", "tolerated error, median", "smallest"]
+    return Section(
+        "Figure 1b: how accurately Q* and C* must be known",
+        [Text(text), _picture(plots.accuracy_needed(found), figures / "figure-1b.png", "Figure 1b"),
+         Table(headings, rows)],
+    )  # fmt: skip
+
+
+def figure_environments(results: Results, figures: Path) -> Section:
+    """The worlds; robots where they can be drawn."""
+    pictures, left_out = {}, []
+    for world in ROBOT_STEPS if robots_installed() else ():
+        try:
+            pictures[WORLDS[world]] = picture_of(Config(env=preset(world).env))
+        except ClearningError as error:
+            left_out.append(Text(f"Left out: {error}"))
+    if not robots_installed():
+        left_out.append(Text("Fetch and Hand are left out: gymnasium-robotics is not installed."))
+    text = (
+        "Arrows show the directions of the actions, not their length. Dubins' car turns by up to 10° (drawn "
+        "as 30°) while it moves forward or backward, or stays where it is; the mini maze is the appendix's."
+    )
+    picture = _picture(plots.environments(pictures), figures / "environments.png", "The experiments' worlds")
+    return Section("Environments", [Text(text), picture, *left_out])
+
+
+def figure_difficulties(results: Results, figures: Path) -> Section:
+    """Easy, medium and hard goals."""
+    caption = "Test goals by difficulty"
+    picture = _picture(plots.difficulties(), figures / "difficulties.png", caption)
+    return Section("Difficulty of the test goals", [picture])
+
+
+# Figures of trained agents ------------------------------------------------------------------------
+
+
+def figure_3a(results: Results, figures: Path) -> Section:
+    """Ways over the lake by horizon and by method, of the first seed."""
+    section = Section("Figure 3a: policies on the frozen lake")
+    for form, name in FORMS.items():
+        panels = []
+        for method in NEEDS["figure-3a"]["frozen-lake"]:
+            for m in results.of("frozen-lake", method, form)[:1]:
+                horizons = (6, 24) if method == "c-learning" else (None,)
+                panels += [(METHODS[method] + (f"\nh = {h}" if h else ""), m.agent, h) for h in horizons]
+        if panels:
+            figure = plots.compare_lake_ways(panels, FrozenLake())
+            section.blocks.append(
+                _picture(figure, figures / f"figure-3a-{_slug(name)}.png", f"Ours, {name}, first seed")
+            )
+    return _or_missing(section)
+
+
+def figure_3b(results: Results, figures: Path) -> Section:
+    """Heat maps of C beside the truly reachable goals, of the first seed; overlaps of all."""
+    section, rows = Section("Figure 3b: reachability of Dubins' car"), []
+    env = make("dubins-car", preset("dubins-reachability").env_options)
+    for form, name in FORMS.items():
+        for i, m in enumerate(results.of("dubins-reachability", "c-learning", form)):
+            overlap = plots.reachability_overlap(m.agent, env, CAR_HORIZONS)
+            rows.append([f"ours, {name}", str(m.run.seed), *(f"{v:.3f}" for v in overlap.values())])
+            if i == 0:
+                file = figures / f"figure-3b-{_slug(name)}.png"
+                figure = plots.heat_maps(m.agent, env)
+                section.blocks.append(_picture(figure, file, f"Ours, {name}, first seed"))
+    if rows:
+        headings = ["source", "seed", *(f"IoU with the truth, h = {h}" for h in CAR_HORIZONS)]
+        section.blocks.append(Table(headings, rows))
+    return _or_missing(section)
+
+
+def figure_3c(results: Results, figures: Path) -> Section:
+    """Ways of the car by method, of the first seed."""
+    section = Section("Figure 3c: trajectories of Dubins' car")
+    for form, name in FORMS.items():
+        agents = {}
+        for method in NEEDS["figure-3c"]["dubins-car"]:
+            for m in results.of("dubins-car", method, form)[:1]:
+                agents[METHODS[method]] = m.agent
+        if agents:
+            figure = plots.compare_trajectories(agents, make("dubins-car"))
+            file = figures / f"figure-3c-{_slug(name)}.png"
+            section.blocks.append(_picture(figure, file, f"Ours, {name}, first seed"))
+    return _or_missing(section)
+
+
+def curves(title: str, target: str) -> Callable[..., Section]:
+    """Test success while training, every seed of each method."""
+
+    def draw(results: Results, figures: Path) -> Section:
+        section = Section(title)
+        for form, name in FORMS.items():
+            panels: dict[str, Any] = {}
+            for world, methods in NEEDS[target].items():
+                by_method = {METHODS[m]: [r.folder for r in results.of(world, m, form)] for m in methods}
+                by_method = {m: runs for m, runs in by_method.items() if runs}
+                if by_method:
+                    panels[WORLDS[world]] = by_method
+            if panels:
+                figure = plots.compare_curves(panels, f"Success while training: {name}")
+                file = figures / f"{target}-{_slug(name)}.png"
+                section.blocks.append(_picture(figure, file, f"Ours, {name}"))
+        return _or_missing(section)
+
+    return draw
+
+
+def _picture(figure: Figure, path: Path, caption: str) -> Picture:
+    return Picture(save(figure, path), caption)
+
+
+def _slug(name: str) -> str:
+    return name.replace("'", "").replace(" ", "-")
+
+
+def _or_missing(section: Section) -> Section:
+    if not section.blocks:
+        section.blocks.append(Text("There is no finished run to show."))
+    return section
+
+
+D_ROWS = tuple(Contestant("d-learning", gamma) for gamma in DISCOUNTS)
+CAR_ROWS = tuple(Contestant(m) for m in NEEDS["table-3"]["dubins-car"])
+SECTIONS: dict[str, Callable[[Results, Path], Section]] = {
+    "table-1": table_1,
+    "table-2": by_difficulty("Table 2: mini maze by difficulty", "mini-maze", CAR_ROWS),
+    "table-3": by_difficulty("Table 3: Dubins' car by difficulty", "dubins-car", CAR_ROWS),
+    "table-4": by_difficulty(
+        "Table 4: A- and D-learning",
+        "dubins-car",
+        (Contestant("c-learning"), Contestant("a-learning"), *D_ROWS),
+    ),
+    "figure-1b": figure_1b,
+    "figure-environments": figure_environments,
+    "figure-difficulties": figure_difficulties,
+    "figure-3a": figure_3a,
+    "figure-3b": figure_3b,
+    "figure-3c": figure_3c,
+    "figure-3d": curves("Figure 3d: success while training", "figure-3d"),
+    "figure-ablation": curves("Ablations: horizons and monotone networks", "figure-ablation"),
+    "figure-tdm": curves("Temporal difference models", "figure-tdm"),
+}
