@@ -150,7 +150,7 @@ function outcome(paths) {
   const reached = paths.filter((path) => path.reached).length;
   if (paths.length > 1) {
     const lost = paths.filter((path) => path.dead).length;
-    return `Of ${paths.length} paths drawn ${reached} arrive${lost ? ` and ${lost} are lost (×)` : ""}`;
+    return `Of ${paths.length} paths drawn ${reached} arrive${lost ? `, ${lost} end early (×)` : ""}`;
   }
   const taken = paths[0].points.length - 1;
   if (!taken) return "The start is already there";

@@ -42,6 +42,9 @@ export class MapView {
       width: `${(100 * columns * step) / width}%`,
       height: `${(100 * rows * step) / height}%`,
     });
+    // Outermost points lie on the frame: the outer half of their colour would reach over it.
+    if (!this.world.cells) this.canvas.style.clipPath = `inset(${50 / rows}% ${50 / columns}%)`;
+    this.painted = this.world.cells ? this.lattice.number : this.lattice.bordered();
     this.context = this.canvas.getContext("2d");
     this.image = this.context.createImageData(columns, rows);
   }
@@ -103,12 +106,12 @@ export class MapView {
 
   // Bytes (one per goal) as colours; `colours` is a table of 256.
   drawHeat(bytes, colours) {
-    const { columns, rows, number } = this.lattice;
+    const { columns, rows } = this.lattice;
     const pixels = this.image.data;
     for (let column = 0; column < columns; column++) {
       for (let row = 0; row < rows; row++) {
         const at = 4 * ((rows - 1 - row) * columns + column);
-        const goal = number[column * rows + row];
+        const goal = this.painted[column * rows + row];
         if (goal < 0 || !bytes) {
           pixels[at + 3] = 0;
           continue;

@@ -8,7 +8,7 @@ export function firstState(world) {
   return {
     start: [...world.start],
     goal: [...world.goal],
-    h: Math.max(1, Math.round(horizon / 2)),
+    h: Math.max(1, Math.round(0.3 * horizon)), // where most maps are neither all sure nor all hopeless
     alpha: world.runs[0].alpha,
     by: "alpha",
     colours: "learned",
@@ -58,14 +58,22 @@ export function snapHeading(degrees, turn) {
 export class Lattice {
   constructor({ low, step, columns, rows, kind }) {
     Object.assign(this, { low, step, columns, rows, kind });
-    this.number = new Int32Array(columns * rows).fill(-1); // point -> place in an array
-    this.points = []; // and back
-    for (let i = 0; i < columns * rows; i++) {
-      if (kind[i] !== "0") {
-        this.number[i] = this.points.length;
-        this.points.push(i);
+    let count = 0;
+    this.number = Int32Array.from(kind, (k) => (k === "0" ? -1 : count++)); // point -> place in an array
+  }
+
+  // As `number`, with points at the edge of a wall taking a neighbour's: walls are drawn over them exactly.
+  bordered() {
+    const { columns, rows, number } = this;
+    return number.map((own, i) => {
+      if (own >= 0) return own;
+      const [column, row] = [Math.floor(i / rows), i % rows];
+      for (const [c, r] of [[-1, 0], [1, 0], [0, -1], [0, 1], [-1, -1], [-1, 1], [1, -1], [1, 1]]) {
+        const [near, beside] = [column + c, row + r];
+        if (this.allows(near, beside, "goal")) return number[near * rows + beside];
       }
-    }
+      return -1;
+    });
   }
 
   at(column, row) {
