@@ -304,9 +304,7 @@ def _best_success(env: Any, goals: np.ndarray, horizons: int) -> np.ndarray | No
         assert steps is not None
         return ((steps != NEVER) & (steps <= np.arange(1, horizons + 1)[:, None])).mean(1)
     number = cell_numbers(env)
-    return exact_best(env, start, horizons)[:, [number[tuple(g)] for g in goals.astype(int).tolist()]].mean(
-        1
-    )
+    return exact_best(env, start, horizons)[:, [number[tuple(g)] for g in goals.astype(int).tolist()]].mean(1)
 
 
 def _merge(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -92,9 +92,7 @@ def _car_moves(env: DubinsCar, states: Array) -> Array:
     return jax.vmap(lambda s: jax.vmap(lambda a: env.step(key, s, a))(actions))(states)
 
 
-def _car_cell(
-    state: np.ndarray, cell: float, side: int, headings: int, turn_degrees: float
-) -> np.ndarray:
+def _car_cell(state: np.ndarray, cell: float, side: int, headings: int, turn_degrees: float) -> np.ndarray:
     x, y = (state[:, :2] / cell).astype(int).T
     turn = np.round(np.rad2deg(np.arctan2(state[:, 3], state[:, 2])) / turn_degrees).astype(int) % headings
     return (x * side + y) * headings + turn

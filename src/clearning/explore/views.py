@@ -54,7 +54,12 @@ class View:
         return _as_bytes(in_time.astype(float))
 
     def paths(
-        self, start: Sequence[float], goal: Sequence[float], alpha: float | None, horizon: int | None, seed: int
+        self,
+        start: Sequence[float],
+        goal: Sequence[float],
+        alpha: float | None,
+        horizon: int | None,
+        seed: int,
     ) -> dict[str, Any]:
         """The curve of C over h, the horizon that the dial picks at the start, and where it leads."""
         state, end = checked_pair(self.env, state_from(self.env, start), goal)

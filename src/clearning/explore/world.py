@@ -7,8 +7,16 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from clearning.envs import ENVIRONMENTS, CatAndMouse, DubinsCar, FrozenLake, MiniMaze, cat_and_mouse
-from clearning.envs import dubins_car, frozen_lake
+from clearning.envs import (
+    ENVIRONMENTS,
+    CatAndMouse,
+    DubinsCar,
+    FrozenLake,
+    MiniMaze,
+    cat_and_mouse,
+    dubins_car,
+    frozen_lake,
+)
 from clearning.envs.draw import extent
 from clearning.errors import UsageError
 from clearning.plots.curves import GRID_SIDE, goals_of, is_stochastic
@@ -97,7 +105,9 @@ def describe_world(env: Any) -> dict[str, Any]:
     if isinstance(env, FrozenLake):
         kind[frozen_lake.HOLES.reshape(-1)] = GOAL_ONLY
     name = env.spec.name
-    chance = "chance decides here, so several paths are drawn" if by_chance(env) else "nothing is left to chance"
+    chance = (
+        "chance decides here, so several paths are drawn" if by_chance(env) else "nothing is left to chance"
+    )
     return {
         "env": name,
         "title": TITLES[name],
