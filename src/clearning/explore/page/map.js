@@ -127,17 +127,19 @@ export class MapView {
   drawOutline(inside) {
     if (!inside) return this.outline.replaceChildren();
     const { columns, rows, number, step } = this.lattice;
-    const within = (c, r) => c >= 0 && r >= 0 && c < columns && r < rows && number[c * rows + r] >= 0 && inside(number[c * rows + r]);
+    const free = (c, r) => c >= 0 && r >= 0 && c < columns && r < rows && number[c * rows + r] >= 0;
+    const within = (c, r) => free(c, r) && inside(number[c * rows + r]);
+    const beyond = (c, r) => free(c, r) && !within(c, r); // at walls and at the frame no line is needed
     const edges = [];
     for (let c = 0; c < columns; c++) {
       for (let r = 0; r < rows; r++) {
         if (!within(c, r)) continue;
         const [x, y] = this.lattice.at(c, r);
         const [left, low, right, high] = [x - step / 2, y - step / 2, x + step / 2, y + step / 2];
-        if (!within(c - 1, r)) edges.push(`M${left} ${low}V${high}`);
-        if (!within(c + 1, r)) edges.push(`M${right} ${low}V${high}`);
-        if (!within(c, r - 1)) edges.push(`M${left} ${low}H${right}`);
-        if (!within(c, r + 1)) edges.push(`M${left} ${high}H${right}`);
+        if (beyond(c - 1, r)) edges.push(`M${left} ${low}V${high}`);
+        if (beyond(c + 1, r)) edges.push(`M${right} ${low}V${high}`);
+        if (beyond(c, r - 1)) edges.push(`M${left} ${low}H${right}`);
+        if (beyond(c, r + 1)) edges.push(`M${left} ${high}H${right}`);
       }
     }
     const d = edges.join("");
