@@ -136,7 +136,7 @@ class _Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 extra = [(k.encode(), v.encode()) for k, v in HEADERS.items()]
-                message = message | {"headers": [*message["headers"], *extra]}
+                message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
         app = self.app if self._is_known(scope) else _sentence("This host name is not served here.", 421)

@@ -104,7 +104,8 @@ def describe_world(env: Any) -> dict[str, Any]:
     kind[lattice.places] = FREE
     if isinstance(env, FrozenLake):
         kind[frozen_lake.HOLES.reshape(-1)] = GOAL_ONLY
-    name = env.spec.name
+    name, check = env.spec.name, env.spec.goal_check
+    assert check is not None  # every world with a map has one
     chance = (
         "chance decides here, so several paths are drawn" if by_chance(env) else "nothing is left to chance"
     )
@@ -125,7 +126,7 @@ def describe_world(env: Any) -> dict[str, Any]:
         "cat": _cat() if isinstance(env, CatAndMouse) else None,
         "turn": env.turn_degrees if isinstance(env, DubinsCar) else None,
         "goal_shape": {DubinsCar: "square", CatAndMouse: "disc"}.get(type(env), "star"),
-        "goal_radius": env.spec.goal_check.radius,
+        "goal_radius": check.radius,
         "chance": by_chance(env),
         "start": start,
         "goal": goal,
