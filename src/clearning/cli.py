@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import sys
+import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -112,6 +113,27 @@ class VideoArgs:
     """Random seed of the episodes."""
     fps: int = 6
     """Steps shown per second."""
+
+
+@dataclass(frozen=True)
+class ExploreArgs:
+    """Look at a run, or at two side by side, on a page in the browser: drag the start, click a goal.
+
+    For frozen lake, mini maze, Dubins' car and cat and mouse; needs the extra `explore`.
+    """
+
+    run: Positional[str]
+    """A run folder, or a folder of several seeds, of which the first is shown."""
+    run2: Positional[str] = ""
+    """Another on the same map, to compare it with."""
+    port: int = 8710
+    """The port to listen on; 0 for any that is free."""
+    host: str = "127.0.0.1"
+    """The address to listen on: only this machine unless changed."""
+    names: tuple[str, ...] = ()
+    """Further host names by which the page may be asked for; all others are refused."""
+    open: bool = False
+    """Open the page in the browser."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +322,24 @@ def _video(args: VideoArgs) -> None:
     print(write_video(args.run, args.out or None, args.episodes, dial, args.seed, args.fps))
 
 
+def _explore(args: ExploreArgs) -> None:
+    try:
+        from clearning.explore.server import serve
+    except ModuleNotFoundError as error:
+        if error.name not in ("anyio", "starlette", "uvicorn"):
+            raise
+        raise UsageError("The page needs the extra: pip install 'clearning[explore]'.") from error
+    from clearning.explore.views import open_views
+
+    def ready(url: str) -> None:
+        _say(f"Explore at {url} (Ctrl-C ends it).")
+        if args.open:
+            webbrowser.open(url)
+
+    views = open_views([run for run in (args.run, args.run2) if run])
+    serve(views, args.host, args.port, args.names, ready)
+
+
 def _presets(args: PresetsArgs) -> None:
     from clearning.presets import PEERS, PRESETS
 
@@ -386,6 +426,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "eval": (EvalArgs, _eval),
     "plot": (PlotArgs, _plot),
     "video": (VideoArgs, _video),
+    "explore": (ExploreArgs, _explore),
     "presets": (PresetsArgs, _presets),
     "resume": (ResumeArgs, _resume),
     "oracle": (OracleArgs, _oracle),

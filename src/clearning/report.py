@@ -107,7 +107,7 @@ def evaluate_run(
     if isinstance(env, FrozenLake | MiniMaze):
         steps = dial.horizon if dial.horizon and not dial.receding else agent.max_horizon
         start = env.test_set().state[0]
-        best = _exact_best(env, start, steps)
+        best = exact_best(env, start, steps)
         number = cell_numbers(env)
         goals = [number[tuple(g)] for g in outcome.goal.astype(int).tolist()]
         result["optimal_success"] = float(best[-1, goals].mean())
@@ -139,7 +139,7 @@ def evaluate_pair(
         agent, use, env, record = open_run(folder, dial)
         if isinstance(env, ExternalEnv):
             raise UsageError(f"{env.name} draws its own starts and goals: leave out --state and --goal.")
-        start, end = _checked_pair(env, state, goal)
+        start, end = checked_pair(env, state, goal)
         starts, ends = np.tile(start, (rollouts, 1)), np.tile(end, (rollouts, 1))
         episodes = run_episodes(agent.network, env, agent.config, use, eval_seed, starts, ends)
         success = np.asarray(episodes.success)
@@ -152,7 +152,7 @@ def evaluate_pair(
         if use.horizon and agent.knows_c:
             one["predicted"] = agent.reach_probability(env.observe(start), end, use.horizon)
             if not use.receding and isinstance(env, FrozenLake | MiniMaze):
-                best = _exact_best(env, start, use.horizon)
+                best = exact_best(env, start, use.horizon)
                 one["exact"] = float(best[-1, cell_numbers(env)[tuple(map(int, goal))]])
         found.append(one)
     return (
@@ -304,9 +304,7 @@ def _best_success(env: Any, goals: np.ndarray, horizons: int) -> np.ndarray | No
         assert steps is not None
         return ((steps != NEVER) & (steps <= np.arange(1, horizons + 1)[:, None])).mean(1)
     number = cell_numbers(env)
-    return _exact_best(env, start, horizons)[:, [number[tuple(g)] for g in goals.astype(int).tolist()]].mean(
-        1
-    )
+    return exact_best(env, start, horizons)[:, [number[tuple(g)] for g in goals.astype(int).tolist()]].mean(1)
 
 
 def _merge(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -352,7 +350,7 @@ def oracle(
     if horizon < 1:
         raise UsageError(f"--horizon must be at least 1, not {horizon}.")
     env = make(name, options)
-    start, end = _checked_pair(env, state, goal)
+    start, end = checked_pair(env, state, goal)
     answer: dict[str, Any] = {"env": name, "state": list(state), "goal": list(goal), "horizon": horizon}
     if isinstance(env, CatAndMouse):  # its actions are a continuum, of which only the value is computed
         (x, y, caught), (goal_x, goal_y) = start.tolist(), end.tolist()
@@ -422,7 +420,7 @@ def _asked_pair(agent: Agent, state: Sequence[float], goal: Sequence[float]) -> 
     config, spec = agent.config, agent.spec
     if config.env in ENVIRONMENTS:
         env = make(config.env, config.env_options)
-        start, end = _checked_pair(env, state, goal)
+        start, end = checked_pair(env, state, goal)
         return np.asarray(env.observe(jnp.asarray(start))), end
     for values, size, what in ((state, spec.observation_size, "observation"), (goal, spec.goal_size, "goal")):
         if len(values) != size or not all(map(math.isfinite, values)):
@@ -488,7 +486,7 @@ def open_run(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, di
     return agent, complete_dial(dial, agent), env, record
 
 
-def _checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     spec = env.spec
     state_size = jax.eval_shape(env.initial_state, jax.random.key(0)).shape[0]
     for values, size, what in ((state, state_size, "state"), (goal, spec.goal_size, "goal")):
@@ -511,7 +509,7 @@ def cell_numbers(env: FrozenLake | MiniMaze) -> dict[tuple[float, ...], int]:
     return {tuple(c): i for i, c in enumerate(env.cells.tolist())}
 
 
-def _exact_best(env: FrozenLake | MiniMaze, start: np.ndarray, horizon: int) -> np.ndarray:
+def exact_best(env: FrozenLake | MiniMaze, start: np.ndarray, horizon: int) -> np.ndarray:
     """max_a C*(start, a, g, h), indexed [h − 1, g]."""
     return optimal_c_from(env.mdp, cell_numbers(env)[tuple(start.astype(int).tolist())], horizon)
 

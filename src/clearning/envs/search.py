@@ -18,15 +18,17 @@ CELL = 0.05  # the car's search keeps one state per square of this side and head
 CHUNK = 32_768  # states stepped at once
 
 
-def fewest_steps(env: Any, start: np.ndarray, goals: np.ndarray, limit: int = 100) -> np.ndarray | None:
+def fewest_steps(
+    env: Any, start: np.ndarray, goals: np.ndarray, limit: int = 100, cell: float = CELL
+) -> np.ndarray | None:
     """The fewest steps from one start to each goal, `NEVER` where the limit does not suffice.
 
     In a stochastic world: the fewest with which the goal can be reached at all. None for environments
-    that have no search.
+    that have no search. A larger cell makes the car's search faster and less tight.
     """
     as_tuple = lambda a: tuple(map(tuple, np.asarray(a, float).tolist()))  # noqa: E731
     if isinstance(env, DubinsCar):
-        return _car_steps(env, tuple(np.asarray(start, float).tolist()), as_tuple(goals), limit)
+        return _car_steps(env, tuple(np.asarray(start, float).tolist()), as_tuple(goals), limit, cell)
     if isinstance(env, FrozenLake | MiniMaze):
         return _grid_steps(env, tuple(np.asarray(start, int).tolist()), as_tuple(goals), limit)
     return None
@@ -49,14 +51,14 @@ def _grid_steps(env: FrozenLake | MiniMaze, start: tuple, goals: tuple, limit: i
 
 
 @lru_cache(maxsize=16)
-def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int) -> np.ndarray:
+def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int, cell: float) -> np.ndarray:
     """Breadth-first search over real trajectories of the car, keeping the first state met in each cell.
 
     Every path it finds can be driven, so its lengths are upper bounds on the optimum, tight up to the cell.
     """
     goal = np.array(goals)
     steps = np.full(len(goal), NEVER)
-    side, headings = int(SIZE / CELL) + 1, round(360 / env.turn_degrees)
+    side, headings = int(SIZE / cell) + 1, round(360 / env.turn_degrees)
     seen = np.zeros(side * side * headings, bool)
     frontier = np.array([start], np.float32)
     for t in range(limit + 1):
@@ -71,10 +73,10 @@ def _car_steps(env: DubinsCar, start: tuple, goals: tuple, limit: int) -> np.nda
             size = 512 if len(chunk) <= 512 else CHUNK  # two shapes, two compilations
             padded = np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), axis=0)])
             reached = np.asarray(_car_moves(env, padded)).reshape(-1, 4)
-            cell = _car_cell(reached, side, headings, env.turn_degrees)
-            _, first = np.unique(cell, return_index=True)
-            first = first[~seen[cell[first]]]
-            seen[cell[first]] = True
+            number = _car_cell(reached, cell, side, headings, env.turn_degrees)
+            _, first = np.unique(number, return_index=True)
+            first = first[~seen[number[first]]]
+            seen[number[first]] = True
             fresh.append(reached[first])
         frontier = np.concatenate(fresh)
         if not len(frontier):
@@ -90,7 +92,7 @@ def _car_moves(env: DubinsCar, states: Array) -> Array:
     return jax.vmap(lambda s: jax.vmap(lambda a: env.step(key, s, a))(actions))(states)
 
 
-def _car_cell(state: np.ndarray, side: int, headings: int, turn_degrees: float) -> np.ndarray:
-    x, y = (state[:, :2] / CELL).astype(int).T
+def _car_cell(state: np.ndarray, cell: float, side: int, headings: int, turn_degrees: float) -> np.ndarray:
+    x, y = (state[:, :2] / cell).astype(int).T
     turn = np.round(np.rad2deg(np.arctan2(state[:, 3], state[:, 2])) / turn_degrees).astype(int) % headings
     return (x * side + y) * headings + turn
