@@ -227,7 +227,8 @@ function hatched(x, y) {
     const [low, high] = [Math.max(-0.5, sum - 0.5), Math.min(0.5, sum + 0.5)];
     return `M${x + low} ${y + sum - low}L${x + high} ${y + sum - high}`;
   });
-  return svg("path", { class: "hatch", d: lines.join(""), "stroke-width": 0.06 });
+  const d = lines.join(""); // dark under light shows on any colour
+  return svg("g", {}, svg("path", { class: "hatch under", d, "stroke-width": 0.1 }), svg("path", { class: "hatch", d, "stroke-width": 0.05 }));
 }
 
 function drawCat({ at: [x, y], rings }) {
