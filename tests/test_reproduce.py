@@ -86,7 +86,8 @@ def test_the_rule_for_bold_gives_what_the_paper_prints(world, methods, bold):
 
 
 def test_bold_without_numbers():
-    assert best_or_near([None, (1.0, 0.0), None]) == [False, True, False]
+    assert best_or_near([None, (1.0, 0.0), (2.0, 0.0)]) == [False, False, True]
+    assert best_or_near([None, (1.0, 0.0)]) == [False, False]  # nothing to be better than
     assert best_or_near([None]) == [False]
 
 

@@ -108,12 +108,15 @@ def serve(
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
         raise UsageError(f"--port must be in 0..65535, not {port}; 0 takes any that is free.")
+    listening = None
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except OSError as error:
+        if listening:
+            listening.close()
         raise ClearningError(
             f"Could not listen on {host}, port {port}: {error.strerror}. Choose another with --port."
         ) from error

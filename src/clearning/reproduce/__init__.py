@@ -78,7 +78,7 @@ def _origin(
     hours = sum(m.hours for m in measured)
     short = f" {missing} runs are missing." if missing else ""
     section.blocks.append(
-        Text(f"{len(measured)} finished runs, {hours:.2f} hours of training in all.{short} One thread each.")
+        Text(f"{len(measured)} finished runs, {hours:.2f} hours of training in all.{short}")
     )
     if measured:
         rows = []

@@ -41,10 +41,11 @@ def spread(values: Sequence[float | None], scale: float = 1.0) -> Spread | None:
 def best_or_near(means: Sequence[tuple[float, float] | None], largest: bool = True) -> list[bool]:
     """Which (mean, deviation) pairs the paper prints in bold.
 
-    "Either the best on the given metric, or a mean score within the error bars of the best" (table 1).
+    "Either the best on the given metric, or a mean score within the error bars of the best" (table 1); none
+    where there is nothing to be better than.
     """
     known = [m for m in means if m is not None]
-    if not known:
+    if len(known) < 2:
         return [False] * len(means)
     mean, deviation = (max if largest else min)(known, key=lambda m: m[0])
     # The edge of the bar counts as within, whatever the rounding of a decimal number.

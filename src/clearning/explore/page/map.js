@@ -223,11 +223,12 @@ export function told(number) {
 }
 
 function hatched(x, y) {
-  const lines = [-0.25, 0.25, 0.75].map((at) => {
-    const [low, high] = [Math.max(-0.5, at - 0.5), Math.min(0.5, at + 0.5)];
-    return `M${x + low} ${y + at - low - 0.25}L${x + high} ${y + at - high - 0.25}`;
+  const lines = [-0.5, 0, 0.5].map((sum) => {
+    const [low, high] = [Math.max(-0.5, sum - 0.5), Math.min(0.5, sum + 0.5)];
+    return `M${x + low} ${y + sum - low}L${x + high} ${y + sum - high}`;
   });
-  return svg("path", { class: "hatch", d: lines.join(""), "stroke-width": 0.06, "stroke-linecap": "round" });
+  const d = lines.join(""); // dark under light shows on any colour
+  return svg("g", {}, svg("path", { class: "hatch under", d, "stroke-width": 0.1 }), svg("path", { class: "hatch", d, "stroke-width": 0.05 }));
 }
 
 function drawCat({ at: [x, y], rings }) {
