@@ -111,7 +111,7 @@ def cat_and_mouse() -> Config:
         critics=1,
         actor_heads=12,
         actor_objective="value",
-        updates_per_episode=4,
+        updates_per_episode=8,
         batch_size=128,
         target_rate=0.02,
         goal_future=0.0,
