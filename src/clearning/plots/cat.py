@@ -17,7 +17,7 @@ from clearning.evaluate import run_horizons
 from clearning.plots.style import BLACK, BLUE, GREEN, TITLES, VERMILION, WIDTH, kind, styled, within
 from clearning.types import Episodes
 
-WAY_HORIZONS = (8, 10, 12, 14, 18, 24)
+WAY_HORIZONS = (5, 6, 7, 8, 10, 12)
 SHOWN = 3  # ways drawn for each horizon
 ROLLOUTS = 500
 
