@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import clearning
 from clearning import UsageError, plots
 from clearning.agent import Agent
-from clearning.config import replace_settings
+from clearning.config import Config, replace_settings
 from clearning.envs import CatAndMouse, DubinsCar, FrozenLake, MiniMaze, cat_and_mouse, frozen_lake, search
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import ClearningError
@@ -172,10 +172,10 @@ def test_seeds_share_a_learning_curve(runs, tmp_path):
 
 
 def test_the_papers_figure_is_for_the_papers_world_only():
-    assert learning._paper_success("dubins-car", DubinsCar(any_goal=True)) == pytest.approx(86.15)
-    assert learning._paper_success("dubins-car", DubinsCar(walls=False)) is None
-    assert learning._paper_success("mini-maze", MiniMaze(stochastic=True)) is None
-    assert learning._paper_success("frozen-lake", FrozenLake()) is None
+    assert learning._paper_success(Config(env="dubins-car"), DubinsCar(any_goal=True)) == pytest.approx(86.15)
+    assert learning._paper_success(Config(env="dubins-car"), DubinsCar(walls=False)) is None
+    assert learning._paper_success(Config(env="mini-maze"), MiniMaze(stochastic=True)) is None
+    assert learning._paper_success(Config(env="frozen-lake"), FrozenLake()) is None
 
 
 def test_bootstrap_interval_holds_the_mean_and_shrinks_with_agreement():

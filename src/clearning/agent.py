@@ -128,6 +128,7 @@ class Agent:
     ) -> Any:
         """max_a C(s, a, g, h): how surely the goal can be reached in at most `horizon` steps."""
         s, g, lead = self._pairs(obs, goal)
+        self.require_c()
         horizons = self._horizons(horizon, lead)
         found = self._answers(s, g, lambda curve, rows: _at(curve, horizons[rows]), monotone)
         return _shaped(found, lead, float)
