@@ -4,7 +4,7 @@ import os
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
-os.environ["NPROC"] = "1"  # of XLA's threads: with more, its sums differ in the last bit now and then
+os.environ["NPROC"] = "1"  # of XLA's threads: with more, equal bits are not promised
 
 import numpy as np
 from hypothesis import HealthCheck, settings
