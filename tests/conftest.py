@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from clearning.cli import main
 from clearning.core.tabular import FiniteMDP
 
 # The same examples on every run. `pytest --hypothesis-profile=explore` looks for new ones.
@@ -69,3 +70,22 @@ def finite_mdps(
     goals = draw(st.integers(1, 3))
     reached = np.eye(n, dtype=bool) if goals_are_states else draw(hnp.arrays(np.bool_, (n, goals)))
     return FiniteMDP(table, reached, dead)
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    try:
+        main(list(arguments))
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def assert_refused(capsys, arguments: list[str], code: int, words: str) -> None:
+    """A command ends with this exit code and a sentence that has these words."""
+    found, _, err = run(capsys, *arguments)
+    assert found == code
+    assert words in err
+    assert "Traceback" not in err

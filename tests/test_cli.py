@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from conftest import assert_refused, run
 
 from clearning import report
 from clearning.agent import Agent
@@ -20,17 +21,6 @@ TINY_ROBOT = ["--hidden", "8", "--batch-size", "8", "--updates-per-episode", "1"
 TINY_ROBOT += ["--random-episodes", "2", "--parallel-envs", "2", "--test-episodes", "2", "--processes", "1"]
 TINY_ROBOT += ["--max-episode-steps", "24", "--buffer-capacity", "1000"]
 TINY = ["--hidden", "8", "--updates-per-episode", "2", "--episodes", "17", "--random-episodes", "15"]
-
-
-def run(capsys, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command."""
-    try:
-        main(list(arguments))
-        code = 0
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture(scope="module")
@@ -387,10 +377,7 @@ def test_ask_of_a_gymnasium_run_takes_the_observation(point_run, capsys):
 )
 def test_bad_usage_gets_a_clear_sentence(capsys, monkeypatch, tmp_path, arguments, code, words):
     monkeypatch.chdir(tmp_path)
-    found, _, err = run(capsys, *arguments)
-    assert found == code
-    assert words in err
-    assert "Traceback" not in err
+    assert_refused(capsys, arguments, code, words)
     assert not list(tmp_path.iterdir())  # nothing was written
 
 

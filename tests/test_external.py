@@ -15,8 +15,8 @@ import goal_worlds
 import gymnasium
 import numpy as np
 import pytest
+from conftest import assert_refused, run
 from gymnasium.wrappers import TimeLimit
-from test_cli import run
 from test_resume import assert_same_run
 
 import clearning
@@ -312,10 +312,7 @@ def test_what_would_not_work_is_told_before_any_training(capsys, monkeypatch, tm
 )
 def test_bad_usage_gets_a_clear_sentence(capsys, monkeypatch, tmp_path, arguments, code, words):
     monkeypatch.chdir(tmp_path)
-    found, _, err = run(capsys, *arguments)
-    assert found == code
-    assert words in err
-    assert "Traceback" not in err
+    assert_refused(capsys, arguments, code, words)
     assert not list(tmp_path.iterdir())
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from conftest import run
 from PIL import Image
 
 from clearning import video
 from clearning.agent import Agent
-from clearning.cli import main
 from clearning.config import Config, replace_settings
 from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
 from clearning.networks import build_network
@@ -45,16 +45,6 @@ def point_run(tmp_path_factory) -> Path:
 @pytest.fixture
 def no_encoder(monkeypatch):
     monkeypatch.setattr(video, "mp4_encoder", lambda: None)
-
-
-def run(capsys, *arguments: str) -> tuple[int, str, str]:
-    try:
-        main(list(arguments))
-        code = 0
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def durations(path: Path) -> list[int]:

@@ -267,11 +267,15 @@ class HeadsActorCritic(eqx.Module):
 
     def proposals(self, observation: Array, goal: Array, horizon: Array) -> tuple[Array, Array, Array]:
         x = self.inputs(observation, goal)
-        free = self.actor(x).reshape(self.heads, -1)
+        free = self._free(x)
         return _logits(self.critics[0], x, jnp.tanh(free)), self._urgency(), free
 
     def _actions(self, x: Array) -> Array:
-        return jnp.tanh(self.actor(x)).reshape(self.heads, -1)
+        return jnp.tanh(self._free(x))
+
+    def _free(self, x: Array) -> Array:
+        """The proposals before tanh bounds them, (heads, action)."""
+        return self.actor(x).reshape(self.heads, -1)
 
     def _urgency(self) -> Array:
         """The weight of each horizon in each head's objective, (heads, H)."""
