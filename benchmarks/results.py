@@ -27,7 +27,8 @@ from clearning.evaluate import c_error, counted_c, learned_c, over_seeds, run_ho
 from clearning.networks import build_network
 from clearning.plots import plot_run, reachability_overlap
 from clearning.plots.reach import CAR_HORIZONS
-from clearning.report import evaluate_pair, evaluate_run, paper_results
+from clearning.report.evaluation import evaluate_pair, evaluate_run
+from clearning.report.tables import paper_results
 from clearning.rollout import Dial
 from clearning.runs import RunFolder, versions
 

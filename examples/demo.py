@@ -7,7 +7,8 @@ from pathlib import Path
 
 import clearning
 from clearning.plots import plot_run
-from clearning.report import evaluate_runs, print_evaluation
+from clearning.report.evaluation import evaluate_runs
+from clearning.report.tables import print_evaluation
 
 run = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
 if run.exists():

@@ -183,7 +183,7 @@ def test_eval_of_a_gymnasium_run_says_what_was_held_and_what_was_given(capsys, p
     assert found["goals"] == 7
     assert found["held"] <= found["success"]
     assert 0 <= found["reached_at_reset"] <= 1
-    monkeypatch.setattr("clearning.report.FINAL_EPISODES", 9)
+    monkeypatch.setattr("clearning.report.evaluation.FINAL_EPISODES", 9)
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = run(capsys, "eval", str(point_run))
     assert code == 0

@@ -17,7 +17,7 @@ from clearning.core.tabular import FiniteMDP, optimal_c_last, optimal_q
 from clearning.errors import ClearningError, UsageError
 from clearning.files import save_arrays
 from clearning.plots.paper import tolerated_by_c, tolerated_error
-from clearning.report import paper_results
+from clearning.report.tables import paper_results
 from clearning.reproduce import claims, sections
 from clearning.reproduce.experiments import NEEDS, Run, identity, needed, run_of, targets, with_robots
 from clearning.reproduce.report import Cell, Picture, Section, Table, Text, write_report

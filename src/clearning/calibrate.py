@@ -24,10 +24,12 @@ from clearning.core.calibration import (
 )
 from clearning.core.tabular import optimal_c_at
 from clearning.envs import DubinsCar, ExternalEnv, FrozenLake, MiniMaze
+from clearning.envs.grid import cell_numbers
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import ClearningError
 from clearning.evaluate import TEST_SEEDS, reached_in_time
-from clearning.report import at_the_start, cell_numbers, closing, open_run
+from clearning.report.dials import at_the_start
+from clearning.report.opening import closing, open_run
 from clearning.rollout import collect_external, training_starts
 from clearning.runs import RunFolder, run_folders
 
@@ -149,7 +151,7 @@ def _require_some(rows: np.ndarray) -> None:
 def _exact(env: Any, state: np.ndarray, goal: np.ndarray, horizon: np.ndarray) -> np.ndarray | None:
     if not isinstance(env, FrozenLake | MiniMaze):
         return None
-    number = cell_numbers(env)
+    number = cell_numbers(env.cells)
     s, g = (np.array([number[tuple(c)] for c in x.astype(int).tolist()]) for x in (state, goal))
     return optimal_c_at(env.mdp, s, g, horizon)
 

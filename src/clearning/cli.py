@@ -283,9 +283,10 @@ def _resume(args: ResumeArgs) -> None:
 
 
 def _eval(args: EvalArgs) -> None:
-    from clearning import report
+    from clearning.report import dials, evaluation, tables
+    from clearning.report.opening import dial_from
 
-    dial = report.dial_from(args.alpha, args.horizon, args.receding, args.discount)
+    dial = dial_from(args.alpha, args.horizon, args.receding, args.discount)
     if bool(args.state) != bool(args.goal):
         raise UsageError("--state and --goal go together: give both or neither.")
     if args.episodes is not None and args.episodes < 1:
@@ -293,18 +294,18 @@ def _eval(args: EvalArgs) -> None:
     if args.dial:
         if dial or args.state:
             raise UsageError("--dial tries many horizons and alphas on the test goals: give it alone.")
-        turned = report.turn_dials(args.run, args.eval_seed, args.episodes)
-        print(json.dumps(turned)) if args.json else report.print_dials(turned)
+        turned = dials.turn_dials(args.run, args.eval_seed, args.episodes)
+        print(json.dumps(turned)) if args.json else tables.print_dials(turned)
         return
     if args.state:
         pair = (_parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal"))
-        found = report.evaluate_pair(args.run, dial, *pair, args.rollouts, args.eval_seed)
+        found = evaluation.evaluate_pair(args.run, dial, *pair, args.rollouts, args.eval_seed)
     else:
-        found = report.evaluate_runs(args.run, dial, args.eval_seed, args.episodes)
+        found = evaluation.evaluate_runs(args.run, dial, args.eval_seed, args.episodes)
     if args.json:
         print(json.dumps(found))
     else:
-        report.print_evaluation(found)
+        tables.print_evaluation(found)
 
 
 def _plot(args: PlotArgs) -> None:
@@ -315,7 +316,7 @@ def _plot(args: PlotArgs) -> None:
 
 
 def _video(args: VideoArgs) -> None:
-    from clearning.report import dial_from
+    from clearning.report.opening import dial_from
     from clearning.video import write_video
 
     dial = dial_from(args.alpha, args.horizon)
@@ -358,10 +359,10 @@ def _presets(args: PresetsArgs) -> None:
 
 
 def _oracle(args: OracleArgs) -> None:
-    from clearning import report
+    from clearning.report.exact import oracle
 
     state, goal = _parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal")
-    answer = report.oracle(args.env, args.env_options, state, goal, args.horizon)
+    answer = oracle(args.env, args.env_options, state, goal, args.horizon)
     if args.json:
         print(json.dumps(answer))
     else:
@@ -370,11 +371,12 @@ def _oracle(args: OracleArgs) -> None:
 
 
 def _ask(args: AskArgs) -> None:
-    from clearning import report
+    from clearning.report.questions import ask
+    from clearning.report.tables import print_answer
 
     pair = (_parse_numbers(args.state, "--state"), _parse_numbers(args.goal, "--goal"))
-    answer = report.ask(args.run, *pair, args.horizon, args.probability, args.curve, args.monotone)
-    print(json.dumps(answer)) if args.json else report.print_answer(answer)
+    answer = ask(args.run, *pair, args.horizon, args.probability, args.curve, args.monotone)
+    print(json.dumps(answer)) if args.json else print_answer(answer)
 
 
 def _calibrate(args: CalibrateArgs) -> None:

@@ -46,6 +46,11 @@ def cells_of(allowed: np.ndarray) -> np.ndarray:
     return np.argwhere(allowed).astype(np.int32)
 
 
+def cell_numbers(cells: np.ndarray) -> dict[tuple[float, ...], int]:
+    """Every cell's place in the list, which is its state and its goal in the transition table."""
+    return {tuple(c): i for i, c in enumerate(cells.tolist())}
+
+
 def grid_spec(name: str, width: int, height: int, max_episode_steps: int, step_bound) -> EnvSpec:
     """The spec of a grid world whose state, observation and goal are cells."""
     low, high = (0.0, 0.0), (width - 1.0, height - 1.0)
@@ -54,7 +59,7 @@ def grid_spec(name: str, width: int, height: int, max_episode_steps: int, step_b
 
 def transition_table(env, cells: np.ndarray) -> FiniteMDP:
     """Exact MDP over the given cells, from the environment's own list of outcomes of a step."""
-    number = {tuple(c): i for i, c in enumerate(cells.tolist())}
+    number = cell_numbers(cells)
     outcome, probability = jax.vmap(lambda s: jax.vmap(lambda a: env.outcomes(s, a))(jnp.arange(4)))(
         jnp.asarray(cells, jnp.float32)
     )

@@ -16,7 +16,8 @@ from clearning.errors import UsageError
 from clearning.evaluate import run_episodes, run_horizons
 from clearning.explore.world import by_chance, first_pair, lattice_of, require_map, state_from
 from clearning.plots.curves import is_stochastic
-from clearning.report import checked_pair, complete_dial, exact_best, open_run
+from clearning.report.exact import exact_best
+from clearning.report.opening import checked_pair, complete_dial, open_run
 from clearning.rollout import Dial
 from clearning.runs import run_folders
 from clearning.types import Episodes

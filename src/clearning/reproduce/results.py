@@ -11,7 +11,8 @@ from clearning.agent import Agent
 from clearning.errors import ClearningError
 from clearning.evaluate import evaluate
 from clearning.files import read_json, write_json
-from clearning.report import FINAL_EPISODES, closing, open_run
+from clearning.report.evaluation import FINAL_EPISODES
+from clearning.report.opening import closing, open_run
 from clearning.reproduce.experiments import METHODS, ROBOT_STEPS, Run
 from clearning.reproduce.statistics import Difference, Spread, difference, spread
 from clearning.rollout import Dial

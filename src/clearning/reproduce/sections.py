@@ -15,7 +15,7 @@ from clearning.errors import ClearningError
 from clearning.plots.reach import CAR_HORIZONS
 from clearning.plots.style import save
 from clearning.presets import preset
-from clearning.report import paper_results
+from clearning.report.tables import paper_results
 from clearning.reproduce.experiments import (
     DISCOUNTS,
     FORMS,

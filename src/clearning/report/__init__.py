@@ -1,0 +1,1 @@
+"""What the commands tell of trained runs: evaluations, dials, questions and exact answers."""
