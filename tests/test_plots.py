@@ -351,9 +351,10 @@ class AroundTheCat:
 
 
 def test_the_way_past_the_cat_widens_with_time():
-    config = SimpleNamespace(alpha=0.9, vote=0, skip_ruled_out=False)
+    config = SimpleNamespace(method="c-learning", alpha=0.9, vote=0, skip_ruled_out=False)
     curve = lambda s, g: np.linspace(0.0, 1.0, 24)  # noqa: E731
-    agent = SimpleNamespace(network=AroundTheCat(), max_horizon=24, config=config, reach_curve=curve)
+    agent = SimpleNamespace(network=AroundTheCat(), max_horizon=24, config=config)
+    agent.knows_c, agent.reach_curve = True, curve
     figure = plots.ways_past_the_cat(agent, CatAndMouse(), horizons=(5, 24, 40), rollouts=60)
     left, above, below = figure.axes
     lines = {line.get_label(): line.get_ydata() for line in above.lines}
@@ -367,6 +368,17 @@ def test_the_way_past_the_cat_widens_with_time():
     assert len([line for line in left.lines if len(line.get_xdata()) > 2]) >= 3
     with pytest.raises(UsageError, match="cat-and-mouse, not mini-maze"):
         plots.ways_past_the_cat(agent, MiniMaze())
+
+
+def test_a_policy_without_a_horizon_has_one_way_past_the_cat():
+    config = replace_settings(preset("td3/cat-and-mouse"), {"hidden": (4,)})
+    network = build_network(CatAndMouse().spec, config, jax.random.key(0))
+    figure = plots.ways_past_the_cat(Agent(network, CatAndMouse().spec, config), CatAndMouse(), rollouts=20)
+    left, above, _ = figure.axes
+    assert len([line for line in left.lines if len(line.get_xdata()) > 2]) <= 3
+    labels = {line.get_label() for line in above.lines}
+    assert "success" in labels
+    assert "C at the start" not in labels
 
 
 def test_many_horizons_run_as_each_alone_would():

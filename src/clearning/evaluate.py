@@ -119,13 +119,18 @@ def run_horizons(
     state = jax.tree.map(jnp.asarray, state)
     key = jax.random.key(seed)
     for h in horizons:
-        found = _counted_down(network, env, key, state, jnp.asarray(goal), jnp.int32(h), max(horizons))
-        late = np.asarray(found.length) > h  # what came after the horizon does not count
-        yield found._replace(
-            length=np.minimum(np.asarray(found.length), h),  # pyright: ignore[reportArgumentType]
-            success=np.asarray(found.success) & ~late,  # pyright: ignore[reportArgumentType]
-            dead=np.asarray(found.dead) & ~late,  # pyright: ignore[reportArgumentType]
-        )
+        ran = _counted_down(network, env, key, state, jnp.asarray(goal), jnp.int32(h), max(horizons))
+        yield first_steps(ran, h)
+
+
+def first_steps(episodes: Episodes, horizon: int) -> Episodes:
+    """Episodes of which nothing counts that came after a horizon."""
+    late = np.asarray(episodes.length) > horizon
+    return episodes._replace(
+        length=np.minimum(np.asarray(episodes.length), horizon),  # pyright: ignore[reportArgumentType]
+        success=np.asarray(episodes.success) & ~late,  # pyright: ignore[reportArgumentType]
+        dead=np.asarray(episodes.dead) & ~late,  # pyright: ignore[reportArgumentType]
+    )
 
 
 def reached_in_time(

@@ -83,11 +83,10 @@ def plot_run(run: str | Path, out: str | Path | None = None) -> list[Path]:
 
 def agent_figures(agent: Agent, env: Any) -> dict[str, Figure]:
     """The figures of one agent by name: those that its environment calls for."""
-    if not agent.knows_c:  # all other figures ask for C
-        ways = not isinstance(env, CatAndMouse | FrozenLake)
-        return {"trajectories": trajectories(agent, env)} if ways else {}
     if isinstance(env, CatAndMouse):
         return {"ways_past_the_cat": ways_past_the_cat(agent, env)}
+    if not agent.knows_c:  # all other figures ask for C
+        return {} if isinstance(env, FrozenLake) else {"trajectories": trajectories(agent, env)}
     figures = {"heat_maps": heat_maps, "horizon_curve": horizon_curve}
     if isinstance(env, FrozenLake):
         figures["policy_by_horizon"] = policy_by_horizon

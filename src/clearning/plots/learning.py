@@ -16,7 +16,7 @@ from clearning.envs.search import NEVER
 from clearning.errors import ClearningError, UsageError
 from clearning.plots.curves import is_stochastic, true_steps
 from clearning.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, WIDTH, styled
-from clearning.report import paper_results
+from clearning.report.tables import paper_results
 from clearning.runs import RunFolder
 
 
