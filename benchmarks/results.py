@@ -117,7 +117,7 @@ now is shown, and settings that were tried and dropped are listed at the end. Me
 over seeds (population, as in the paper), with a 95 % bootstrap interval of the mean over seeds in
 brackets. Environment steps include exploration. Every evaluation starts at the paper's start, without
 exploration, with the dial at α = 0.9 unless a fixed h is named. The learning curves of each seed are in
-the CSV files, the settings in `clearning/presets.py`, the commands and versions in the JSON files. Times
+the CSV files, the settings in `clearning/presets`, the commands and versions in the JSON files. Times
 were taken while other work ran on the same two cores."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from clearning.cli import main
+from clearning.config import replace_settings
 from clearning.core.tabular import FiniteMDP, optimal_c_last, optimal_q
 from clearning.errors import ClearningError, UsageError
 from clearning.files import save_arrays
@@ -210,6 +211,7 @@ def test_runs_are_known_by_all_settings_and_the_seed():
     ]
     assert len({run.identity, *(o.identity for o in others)}) == 4
     assert run.identity == run_of("mini-maze", "her", "paper/", 0, "paper").identity
+    assert run.identity == identity(replace_settings(run.config, {"processes": 2}), 0)
 
 
 # Training what is missing -------------------------------------------------------------------------

@@ -112,8 +112,10 @@ class Run:
 
 
 def identity(config: Config, seed: int) -> str:
-    """What a run is known by again: a hash of all its settings and its seed."""
-    record = json.dumps([asdict(config), seed], sort_keys=True)
+    """What a run is known by again: a hash of its seed and of all settings that change what it learns."""
+    settings = asdict(config)
+    del settings["processes"]  # every environment has its own seed, whichever process steps it
+    record = json.dumps([settings, seed], sort_keys=True)
     return hashlib.sha256(record.encode()).hexdigest()[:12]
 
 
