@@ -1,26 +1,16 @@
 """Frozen lake: a slippery 5 by 7 grid with two walls of holes (section 5.1, item 1)."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from clearning.core.tabular import FiniteMDP
-from clearning.envs.grid import (
-    DIRECTIONS,
-    SAME_CELL,
-    NearbyGoals,
-    cells_of,
-    grid_spec,
-    nearby_goals,
-    refuse_cell,
-    transition_table,
-)
+from clearning.envs.grid import DIRECTIONS, GridWorld, cells_of
 from clearning.envs.testset import TestSet
-from clearning.types import EnvSpec, StepBound
+from clearning.types import StepBound
 
 WIDTH, HEIGHT = 5, 7
 START, FAR_GOAL = (1, 0), (1, 6)
@@ -29,29 +19,24 @@ HOLES[[0, 2], 2:5] = True
 
 
 @dataclass(frozen=True)
-class FrozenLake:
+class FrozenLake(GridWorld):
     """State (x, y), (0, 0) at the bottom left. Actions: up, right, down, left.
 
     The agent moves as intended with probability `1 - 2 * slip` and to each side with probability `slip`;
     a move off the grid does nothing. Holes are absorbing. Training starts anywhere but in a hole.
     """
 
+    name: ClassVar = "frozen-lake"
+    map: ClassVar = np.ones((WIDTH, HEIGHT), bool)
     slip: float = 0.1
     max_episode_steps: int = 50
 
     @property
-    def spec(self) -> EnvSpec:
-        bound = StepBound("l1", per_step=1.0, slack=0.0)  # ignores the holes, as the paper does
-        return grid_spec("frozen-lake", WIDTH, HEIGHT, self.max_episode_steps, bound)
+    def step_bound(self) -> StepBound:
+        return StepBound("l1", per_step=1.0, slack=0.0)  # ignores the holes, as the paper does
 
     def initial_state(self, key: Array) -> Array:
         return jax.random.choice(key, jnp.asarray(cells_of(~HOLES), jnp.float32))
-
-    def sample_goal(self, key: Array) -> Array:
-        return jax.random.choice(key, jnp.asarray(self.cells, jnp.float32))
-
-    def sample_goal_within(self, key: Array, achieved: Array, distance: Array) -> Array:
-        return self._nearby.sample(key, achieved, distance)
 
     def outcomes(self, state: Array, action: Array) -> tuple[Array, Array]:
         """The cells a step can lead to, (3, 2), and their probabilities."""
@@ -67,35 +52,9 @@ class FrozenLake:
         first, second = probability[0], probability[0] + probability[1]
         return jnp.where(u < first, landing[0], jnp.where(u < second, landing[1], landing[2]))
 
-    def observe(self, state: Array) -> Array:
-        return state
-
-    def achieved_goal(self, state: Array) -> Array:
-        return state
-
     def is_dead(self, state: Array) -> Array:
         x, y = state.astype(jnp.int32)
         return jnp.asarray(HOLES)[x, y]
-
-    def reached(self, achieved: Array, goal: Array) -> Array:
-        return SAME_CELL.reached(achieved, goal)
-
-    def refuse(self, state: np.ndarray) -> str | None:
-        """Why a state cannot be a start, or None."""
-        return refuse_cell(state, np.ones((WIDTH, HEIGHT), bool))
-
-    @cached_property
-    def cells(self) -> np.ndarray:
-        return cells_of(np.ones((WIDTH, HEIGHT), bool))
-
-    @cached_property
-    def _nearby(self) -> NearbyGoals:
-        return nearby_goals(WIDTH, HEIGHT, self.cells)
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The exact MDP; states and goals are numbered as `cells`."""
-        return transition_table(self, self.cells)
 
     def test_set(self) -> TestSet:
         """Every cell but the start, 200 times each; strata tell holes from ice."""

@@ -1,6 +1,7 @@
 """What the two grid worlds share: cells, their goals by distance, and exact transition tables."""
 
-from typing import NamedTuple
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from clearning.core.tabular import FiniteMDP
-from clearning.types import EnvSpec, GoalCheck
+from clearning.types import EnvSpec, GoalCheck, StepBound
 
 DIRECTIONS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]], np.int32)
 DIRECTION_NAMES = ("up", "right", "down", "left")
@@ -51,12 +52,6 @@ def cell_numbers(cells: np.ndarray) -> dict[tuple[float, ...], int]:
     return {tuple(c): i for i, c in enumerate(cells.tolist())}
 
 
-def grid_spec(name: str, width: int, height: int, max_episode_steps: int, step_bound) -> EnvSpec:
-    """The spec of a grid world whose state, observation and goal are cells."""
-    low, high = (0.0, 0.0), (width - 1.0, height - 1.0)
-    return EnvSpec(name, low, high, low, high, DIRECTION_NAMES, max_episode_steps, SAME_CELL, step_bound)
-
-
 def transition_table(env, cells: np.ndarray) -> FiniteMDP:
     """Exact MDP over the given cells, from the environment's own list of outcomes of a step."""
     number = cell_numbers(cells)
@@ -71,14 +66,76 @@ def transition_table(env, cells: np.ndarray) -> FiniteMDP:
     return FiniteMDP(table, np.eye(len(cells), dtype=bool), dead)
 
 
-def refuse_cell(state: np.ndarray, allowed: np.ndarray) -> str | None:
-    """Why a state cannot be a start, or None; `allowed` is a [x, y] map of the cells that can."""
-    x, y = (float(v) for v in state)
-    width, height = allowed.shape
-    if x != round(x) or y != round(y):
-        return f"state ({x:g}, {y:g}) is not a cell: both coordinates must be whole numbers"
-    if not (0 <= x < width and 0 <= y < height):
-        return f"state ({x:g}, {y:g}) is off the map: x must be in 0..{width - 1} and y in 0..{height - 1}"
-    if not allowed[int(x), int(y)]:
-        return f"state ({x:g}, {y:g}) is inside a wall: choose a free cell"
-    return None
+class GridWorld:
+    """A world whose state, observation and goal are the cell one is in."""
+
+    name: ClassVar[str]
+    map: ClassVar[np.ndarray]
+    """The cells that can be stood on, [x, y]."""
+    max_episode_steps: int
+
+    @property
+    def step_bound(self) -> StepBound:
+        """How far one step leads at most."""
+        raise NotImplementedError
+
+    @property
+    def spec(self) -> EnvSpec:
+        low, high = (0.0, 0.0), tuple(size - 1.0 for size in self.map.shape)
+        return EnvSpec(
+            name=self.name,
+            observation_low=low,
+            observation_high=high,
+            goal_low=low,
+            goal_high=high,
+            action_names=DIRECTION_NAMES,
+            max_episode_steps=self.max_episode_steps,
+            goal_check=SAME_CELL,
+            step_bound=self.step_bound,
+        )
+
+    @cached_property
+    def cells(self) -> np.ndarray:
+        return cells_of(self.map)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The exact MDP; states and goals are numbered as `cells`."""
+        return transition_table(self, self.cells)
+
+    @cached_property
+    def _nearby(self) -> NearbyGoals:
+        width, height = self.map.shape
+        return nearby_goals(width, height, self.cells)
+
+    def sample_goal(self, key: Array) -> Array:
+        return jax.random.choice(key, jnp.asarray(self.cells, jnp.float32))
+
+    def sample_goal_within(self, key: Array, achieved: Array, distance: Array) -> Array:
+        return self._nearby.sample(key, achieved, distance)
+
+    def observe(self, state: Array) -> Array:
+        return state
+
+    def achieved_goal(self, state: Array) -> Array:
+        return state
+
+    def is_dead(self, state: Array) -> Array:
+        return jnp.zeros((), bool)
+
+    def reached(self, achieved: Array, goal: Array) -> Array:
+        return SAME_CELL.reached(achieved, goal)
+
+    def refuse(self, state: np.ndarray) -> str | None:
+        """Why a state cannot be a start, or None."""
+        x, y = (float(v) for v in state)
+        width, height = self.map.shape
+        if x != round(x) or y != round(y):
+            return f"state ({x:g}, {y:g}) is not a cell: both coordinates must be whole numbers"
+        if not (0 <= x < width and 0 <= y < height):
+            return (
+                f"state ({x:g}, {y:g}) is off the map: x must be in 0..{width - 1} and y in 0..{height - 1}"
+            )
+        if not self.map[int(x), int(y)]:
+            return f"state ({x:g}, {y:g}) is inside a wall: choose a free cell"
+        return None

@@ -1,26 +1,16 @@
 """Mini maze: four rooms on a 24 by 24 grid (appendix E), and a variant whose moves slip or skid."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from clearning.core.tabular import FiniteMDP
-from clearning.envs.grid import (
-    DIRECTIONS,
-    SAME_CELL,
-    NearbyGoals,
-    cells_of,
-    grid_spec,
-    nearby_goals,
-    refuse_cell,
-    transition_table,
-)
+from clearning.envs.grid import DIRECTIONS, GridWorld
 from clearning.envs.testset import TestSet
-from clearning.types import EnvSpec, StepBound
+from clearning.types import StepBound
 
 SIZE = 24
 START = (6, 6)
@@ -39,32 +29,27 @@ FREE = _free_cells()
 
 
 @dataclass(frozen=True)
-class MiniMaze:
+class MiniMaze(GridWorld):
     """State (x, y), (0, 0) at the bottom left. Actions: up, right, down, left; blocked moves do nothing.
 
     In the stochastic variant a move is scaled by 0, 1 or 2 with probability 0.05, 0.8 and 0.15. Training
     starts at (6, 6); `random_starts` draws any free cell instead.
     """
 
+    name: ClassVar = "mini-maze"
+    map: ClassVar = FREE
     stochastic: bool = False
     random_starts: bool = False
     max_episode_steps: int = 200
 
     @property
-    def spec(self) -> EnvSpec:
-        bound = StepBound("l1", per_step=2.0 if self.stochastic else 1.0, slack=0.0)
-        return grid_spec("mini-maze", SIZE, SIZE, self.max_episode_steps, bound)
+    def step_bound(self) -> StepBound:
+        return StepBound("l1", per_step=2.0 if self.stochastic else 1.0, slack=0.0)
 
     def initial_state(self, key: Array) -> Array:
         if self.random_starts:
             return self.sample_goal(key)
         return jnp.array(START, jnp.float32)
-
-    def sample_goal(self, key: Array) -> Array:
-        return jax.random.choice(key, jnp.asarray(self.cells, jnp.float32))
-
-    def sample_goal_within(self, key: Array, achieved: Array, distance: Array) -> Array:
-        return self._nearby.sample(key, achieved, distance)
 
     def outcomes(self, state: Array, action: Array) -> tuple[Array, Array]:
         """The cells a step can lead to, (n, 2), and their probabilities."""
@@ -81,35 +66,6 @@ class MiniMaze:
         if not self.stochastic:
             return landing[0]
         return landing[(jax.random.uniform(key) >= jnp.cumsum(probability)[:2]).sum()]
-
-    def observe(self, state: Array) -> Array:
-        return state
-
-    def achieved_goal(self, state: Array) -> Array:
-        return state
-
-    def is_dead(self, state: Array) -> Array:
-        return jnp.zeros((), bool)
-
-    def reached(self, achieved: Array, goal: Array) -> Array:
-        return SAME_CELL.reached(achieved, goal)
-
-    def refuse(self, state: np.ndarray) -> str | None:
-        """Why a state cannot be a start, or None."""
-        return refuse_cell(state, FREE)
-
-    @cached_property
-    def cells(self) -> np.ndarray:
-        return cells_of(FREE)
-
-    @cached_property
-    def _nearby(self) -> NearbyGoals:
-        return nearby_goals(SIZE, SIZE, self.cells)
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The exact MDP; states and goals are numbered as `cells`."""
-        return transition_table(self, self.cells)
 
     def test_set(self) -> TestSet:
         """Every free cell but the start. The paper's set leaves out the doorways (stratum "doorway")."""
