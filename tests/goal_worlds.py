@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,8 @@ class Point(gymnasium.Env):
             observation["observation"] = np.zeros(7, np.float32)
         elif how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "hang":
+            time.sleep(600)
         elif how == "raise":
             raise RuntimeError("the motor is hot")
 

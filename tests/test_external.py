@@ -398,7 +398,7 @@ def test_check_env_knows_fetch(capsys):
 # Trainings --------------------------------------------------------------------------------------
 
 RUN = {**TINY, "env_steps": 400, "parallel_envs": 4, "processes": 2, "every_counts": "steps"}
-RUN |= {"evaluate_every": 150, "checkpoint_every": 50}
+RUN |= {"evaluate_every": 150, "checkpoint_every": 50, "env_timeout": 6.0}
 
 
 @pytest.fixture(scope="module")
@@ -437,7 +437,7 @@ def break_after(flag: Path, how: str, count: str, amount: int) -> clearning.Call
 
 
 def test_whatever_breaks_a_run_is_saved_and_ends_with_the_same_bits(tmp_path, whole, flag):
-    """NaN when collecting, a raise in the first evaluation, and a killed worker, one after another."""
+    """NaN when collecting, a raise in the first evaluation, a killed and a hung worker, one after another."""
     folder = tmp_path / "run"
     breaks = [
         (
@@ -457,6 +457,12 @@ def test_whatever_breaks_a_run_is_saved_and_ends_with_the_same_bits(tmp_path, wh
             "episodes",
             20,
             f"{POINT}: a process that stepped the environment ended by signal 9, at step",
+        ),
+        (
+            "hang",
+            "episodes",
+            28,
+            f"{POINT}: a process that stepped the environment did not answer for 6 s .*, at step",
         ),
     ]
     go_on = partial(clearning.train, env=POINT, seed=5, out=folder, **run_on(flag))

@@ -17,13 +17,14 @@ from clearning.config import replace_settings
 from clearning.core.tabular import FiniteMDP, optimal_c_last, optimal_q
 from clearning.errors import ClearningError, UsageError
 from clearning.files import save_arrays
+from clearning.lock import locked
 from clearning.plots.paper import tolerated_by_c, tolerated_error
 from clearning.report.tables import paper_results
 from clearning.reproduce import claims, sections
 from clearning.reproduce.experiments import NEEDS, Run, identity, needed, run_of, targets, with_robots
 from clearning.reproduce.report import Cell, Picture, Section, Table, Text, write_report
 from clearning.reproduce.results import Contestant, Results, steps_to
-from clearning.reproduce.runner import TrainingsFailed, locked, stored_runs, train_missing
+from clearning.reproduce.runner import TrainingsFailed, stored_runs, train_missing
 from clearning.reproduce.statistics import best_or_near, difference, interquartile_mean, spread
 from clearning.runs import RunFolder
 from clearning.training import Interrupted

@@ -1,5 +1,6 @@
 """What a user imports: train, resume and load."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -54,11 +55,11 @@ def train(
     folder = RunFolder(out) if out is not None else None
     if tensorboard and folder is None:
         raise UsageError("TensorBoard files need a run folder: give `out`.")
-    if folder:
-        folder.create(
-            config, seed, name, {"custom_env": env is not None, "custom_network": network is not None}
-        )
-    return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+    custom = {"custom_env": env is not None, "custom_network": network is not None}
+    with folder.locked() if folder else nullcontext():
+        if folder:
+            folder.create(config, seed, name, custom)
+        return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
 
 
 def _settings(
@@ -102,7 +103,8 @@ def resume(
         raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
     world = make_world(config, env)
     folder.refuse_changed_spaces(world.spec)
-    return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+    with folder.locked():
+        return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
 
 
 @overload

@@ -5,6 +5,7 @@ a few steps of the smallest that could do it: far from there, certain zeros and 
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -59,6 +60,13 @@ def calibrate_runs(
 
 
 def _calibrate_run(
+    folder: RunFolder, rollouts: int | None, seed: int, recalibrate: str | None
+) -> dict[str, Any]:
+    with folder.locked() if recalibrate else nullcontext():  # what it stores, a training would write over
+        return _calibrate_agent(folder, rollouts, seed, recalibrate)
+
+
+def _calibrate_agent(
     folder: RunFolder, rollouts: int | None, seed: int, recalibrate: str | None
 ) -> dict[str, Any]:
     agent, _, env, record = open_run(folder, None)

@@ -260,16 +260,14 @@ class ReproduceArgs:
 def _train(preset_name: str | None, args: TrainArgs) -> None:
     from clearning.api import train
     from clearning.envs import make_world
+    from clearning.runs import RunFolder
 
     make_world(args.config)  # a bad environment is better told before any folder is made
     seeds = _parse_seeds(args.seeds) if args.seeds else [args.seed]
     parent = Path(args.out) if args.out else Path("runs") / (preset_name or _safe(args.config.env))
     runs = [parent / f"seed-{s}" if args.seeds or not args.out else parent for s in seeds]
     for run in runs:  # all are checked before the first trains
-        if (run / "config.json").exists():
-            raise UsageError(
-                f"{run} already holds a run: go on with `clearning resume {run}`, or choose another --out."
-            )
+        RunFolder(run).refuse_existing()
     for seed, run in zip(seeds, runs, strict=True):
         train(args.config, preset_name=preset_name, seed=seed, out=run, tensorboard=args.tensorboard)
         _say(f"Trained {run}. Next: `clearning eval {run}`, `clearning plot {run}`.")

@@ -30,6 +30,8 @@ class Config:
     """Gymnasium only: take each action this many times. One such step is one step of the horizon."""
     processes: int = 0
     """Gymnasium only: processes that step the environments; 0 for one per core."""
+    env_timeout: float = 300.0
+    """Gymnasium only: seconds that a process may take for a reset or a step before it counts as hung."""
 
     # How long, and how much of it is random.
     episodes: int = 1000
@@ -174,6 +176,7 @@ class Config:
         probable = self.method == "c-learning" or not self.frontier
         _require(probable, "frontier needs the probabilities of c-learning", self.method)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
+        _require(self.env_timeout > 0, "env_timeout must be positive", self.env_timeout)
         _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
         for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))

@@ -37,7 +37,7 @@ class Engine(NamedTuple):
     """The compiled halves of an iteration, and how many updates the second makes."""
 
     collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
-    update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]
+    update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]  # metrics of each update
     observe: Callable[[Learner, Episodes], Learner]
     chunk: int
 
@@ -65,7 +65,7 @@ def build_engine(env: Any, config: Config) -> Engine:
         keys = jax.random.split(key, chunk)
         batches = jax.vmap(lambda k: sample_batch(k, buffer, env, config, progress))(keys)
         weights, metrics = jax.lax.scan(body, weights, batches)
-        return eqx.combine(weights, rest), jax.tree.map(jnp.mean, metrics)
+        return eqx.combine(weights, rest), metrics
 
     def observe(learner: Learner, episodes: Episodes) -> Learner:
         network = with_statistics(learner.network, episodes)

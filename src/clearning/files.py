@@ -1,5 +1,6 @@
 """Arrays and records on disk: safetensors and JSON, written atomically, read without executing anything."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from clearning.errors import ClearningError
+from clearning.errors import ClearningError, WriteFailed
 from clearning.types import EnvSpec, GoalCheck, StepBound
 
 FORMAT = 1
@@ -29,14 +30,21 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ClearningError(f"Could not write {path}: {error.strerror}.") from error
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
+        raise WriteFailed(path, error) from error
     finally:
-        os.close(directory)
+        with contextlib.suppress(OSError):  # gone if all went well; a read-only folder refuses even the try
+            temporary.unlink()
+
+
+def temporaries(folder: Path) -> list[Path]:
+    """What processes that were killed in `write_atomically` have left in a folder."""
+    return [f for f in folder.glob(".*.*") if f.suffix[1:].isdecimal()]
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:

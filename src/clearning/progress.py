@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -46,7 +46,8 @@ def _plain_lines(title: str) -> Callable[[Status], None]:
         if row == last_row and time.monotonic() - last_time < PLAIN_SECONDS:
             return
         last_time, last_row = time.monotonic(), row
-        print(f"{title}: {100 * status.progress:.0f} %, {describe(status)}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a log on a full disk must not end the training
+            print(f"{title}: {100 * status.progress:.0f} %, {describe(status)}", file=sys.stderr, flush=True)
 
     return show
 

@@ -8,10 +8,12 @@ agent.safetensors       what `clearning.load` reads
 """
 
 import csv
+import errno
 import io
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +25,7 @@ import numpy as np
 from clearning.agents.learner import Learner
 from clearning.buffer import Buffer
 from clearning.config import Config, config_from_dict
-from clearning.errors import ClearningError, UsageError
+from clearning.errors import ClearningError, UsageError, WriteFailed
 from clearning.files import (
     FORMAT,
     check_format,
@@ -34,8 +36,10 @@ from clearning.files import (
     read_record,
     save_arrays,
     spec_from_dict,
+    temporaries,
     write_json,
 )
+from clearning.lock import locked
 from clearning.types import EnvSpec
 
 METRICS = {
@@ -101,17 +105,35 @@ class RunFolder:
         self.agent_file = self.path / "agent.safetensors"
         self.figures = self.path / "figures"
 
-    def create(self, config: Config, seed: int, preset: str | None, custom: Mapping[str, bool]) -> None:
-        """Start a folder; one that holds a run already is left alone."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """No other process writes to the folder meanwhile; whoever only reads is not kept out."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClearningError(f"Could not create {self.path}: {error.strerror}.") from error
+        with locked(self.path):
+            for left in temporaries(self.path):  # of a process that was killed while it wrote
+                with suppress(OSError):
+                    left.unlink()
+            yield
+
+    def refuse_existing(self) -> None:
+        """A folder where a run is, or where one is just being trained, is not for a new one."""
+        if self.config_file.exists():
+            with self.locked():
+                self._refuse_run()
+
+    def _refuse_run(self) -> None:
         if self.config_file.exists():
             raise UsageError(
                 f"{self.path} already holds a run: go on with `clearning resume {self.path}`, "
                 f"or choose another folder with --out."
             )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ClearningError(f"Could not create {self.path}: {error.strerror}.") from error
+
+    def create(self, config: Config, seed: int, preset: str | None, custom: Mapping[str, bool]) -> None:
+        """Start a folder that is locked; one that holds a run already is left alone."""
+        self._refuse_run()
         self.checkpoint_file.unlink(missing_ok=True)
         write_json(self.path / "versions.json", versions())
         write_json(
@@ -168,18 +190,25 @@ class RunFolder:
         if not self.metrics_file.exists() or self.metrics_file.stat().st_size == 0:
             writer.writeheader()
         writer.writerow({k: _number(row.get(k)) for k in METRICS})
+        row_bytes = text.getvalue().encode()
         try:
-            with open(self.metrics_file, "a") as file:
-                file.write(text.getvalue())
-                file.flush()
+            with open(self.metrics_file, "ab", buffering=0) as file:
+                before = file.tell()
+                if file.write(row_bytes) < len(row_bytes):
+                    file.truncate(before)  # rather no row than half of one
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(file.fileno())
                 return file.tell()
         except OSError as error:
-            raise ClearningError(f"Could not write {self.metrics_file}: {error.strerror}.") from error
+            raise WriteFailed(self.metrics_file, error) from error
 
     def cut_metrics(self, length: int) -> None:
-        if self.metrics_file.exists():
-            os.truncate(self.metrics_file, length)
+        """Take off what was written after the checkpoint."""
+        try:
+            if self.metrics_file.exists() and self.metrics_file.stat().st_size > length:
+                os.truncate(self.metrics_file, length)
+        except OSError as error:
+            raise WriteFailed(self.metrics_file, error) from error
 
     def metrics(self) -> dict[str, np.ndarray]:
         """The columns of metrics.csv."""

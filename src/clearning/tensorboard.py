@@ -1,10 +1,10 @@
 """TensorBoard event files, when asked for."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from clearning.errors import UsageError
+from clearning.errors import UsageError, WriteFailed
 from clearning.runs import RunFolder
 
 
@@ -21,12 +21,16 @@ def tensorboard_rows(folder: RunFolder | None, wanted: bool) -> Iterator[Callabl
     writer = Writer(str(folder.path / "tensorboard"))
 
     def write(row: dict[str, Any]) -> None:
-        for name, value in row.items():
-            if isinstance(value, float):
-                writer.add_scalar(name, value, step=row["env_steps"])
-        writer.flush()
+        try:
+            for name, value in row.items():
+                if isinstance(value, float):
+                    writer.add_scalar(name, value, step=row["env_steps"])
+            writer.flush()
+        except OSError as error:
+            raise WriteFailed(folder.path / "tensorboard", error) from error
 
     try:
         yield write
     finally:
-        writer.close()
+        with suppress(OSError):  # what the writer met before was told then
+            writer.close()

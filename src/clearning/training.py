@@ -4,10 +4,10 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,9 @@ from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.engine import Engine, build_engine, exploration, learning_rate
 from clearning.envs.external import EnvironmentFailed
-from clearning.errors import ClearningError, UsageError
+from clearning.errors import ClearningError, UsageError, WriteFailed
 from clearning.evaluate import evaluate
+from clearning.files import named_arrays
 from clearning.networks import build_network
 from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
@@ -82,7 +83,7 @@ def run_training(
     last_evaluation: dict[str, Any] | None = None
     times: deque[float] = deque(maxlen=20)  # seconds of an update in the latest iterations
 
-    with catch_signals() as caught:
+    with catch_signals() as caught, training.told_what_is_kept():
         if training.counters.owes_evaluation:
             with training.saved_if_environment_fails():
                 log_row(training.evaluate())
@@ -101,7 +102,7 @@ def run_training(
             for i in range(training.updates_due() // engine.chunk):
                 key = jax.random.fold_in(key_update, i) if i else key_update
                 training.update(engine, key, jnp.float32(training.progress))
-                times.append((time.perf_counter() - began) / ((i + 1) * engine.chunk))
+                times.append(seconds_since(began) / ((i + 1) * engine.chunk))
             if count.finished:
                 # Not iterations of their own: a training is never saved between its last episode and these.
                 rounds = round(config.final_share * count.iteration)
@@ -109,8 +110,8 @@ def run_training(
                     if caught:
                         raise Interrupted(training.farewell("in the final updates"), 128 + caught[0])
                     training.update(engine, jax.random.fold_in(key_update, i), jnp.float32((i + 1) / rounds))
-                    show(training.status(1 / float(np.median(times)), last_evaluation))
-            count.seconds += time.perf_counter() - began
+                    show(training.status(per_second(times), last_evaluation))
+            count.seconds += seconds_since(began)
 
             go_on = training.call(callbacks.after_episode, success=episodes.success, length=episodes.length)
             if training.is_due(config.evaluate_every):
@@ -118,9 +119,7 @@ def run_training(
                     last_evaluation = training.evaluate()
                 log_row(last_evaluation)
                 go_on &= training.call(callbacks.after_evaluation, **last_evaluation)
-            # The median passes over the iterations that compile.
-            rate = 1 / float(np.median(times)) if times else 0.0
-            show(training.status(rate, last_evaluation))
+            show(training.status(per_second(times), last_evaluation))
             if training.is_due(config.checkpoint_every) or caught or not go_on:
                 training.save()
                 go_on &= training.call(callbacks.after_checkpoint, episodes=count.episodes)
@@ -187,16 +186,18 @@ class Training:
         progress = jnp.float32(self.progress)
         self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
         self.counters.updates += engine.chunk
-        loss = float(metrics["loss"])
-        kept = f" The last checkpoint is kept in {self.folder.path}." if self.folder else ""
         if failure := getattr(self.env, "failure", ""):  # the update went by a check that failed
-            raise ClearningError(f"{failure}.{kept}")
-        if not np.isfinite(loss):
-            raise ClearningError(
-                f"The loss is no longer finite at update {int(self.learner.updates)}: "
-                f"try a smaller --learning-rate.{kept}"
-            )
-        self.counters.losses = (*self.counters.losses, loss)
+            raise ClearningError(f"{failure}.{self.kept()}")
+        losses = np.asarray(metrics["loss"])
+        if not np.isfinite(losses).all():
+            first = self.counters.updates - engine.chunk + int(np.isfinite(losses).argmin()) + 1
+            self.refuse_divergence("loss", first)
+        self.counters.losses = (*self.counters.losses, float(losses.mean()))
+
+    def refuse_divergence(self, what: str, update: int) -> NoReturn:
+        raise ClearningError(
+            f"The {what} is no longer finite at update {update}: try a smaller --learning-rate.{self.kept()}"
+        )
 
     def is_due(self, every: int) -> bool:
         """Whether this iteration crossed a multiple of `every` episodes or steps, or was the last."""
@@ -220,7 +221,7 @@ class Training:
             own_dial(self.config),
             optimum=False,
         ).summary()
-        count.seconds += time.perf_counter() - began
+        count.seconds += seconds_since(began)
         row = {
             "episodes": count.episodes,
             "env_steps": count.env_steps,
@@ -238,9 +239,13 @@ class Training:
         return row
 
     def save(self) -> None:
+        # The loss tells of an update that went astray only at the next one.
+        if not all(np.isfinite(x).all() for x in named_arrays(self.learner).values()):
+            self.refuse_divergence("network", self.counters.updates)
         if self.folder:
-            self.folder.save_checkpoint(self.learner, self.buffer, self.counters)
+            # In this order: a kill between the two must not leave a finished run with an older agent.
             self.agent().save(self.folder.agent_file)
+            self.folder.save_checkpoint(self.learner, self.buffer, self.counters)
 
     def agent(self) -> Agent:
         network = self.learner.target if self.config.act_with == "average" else self.learner.network
@@ -254,6 +259,25 @@ class Training:
         except EnvironmentFailed as error:
             self.save()
             raise ClearningError(f"{error}. {self.farewell()}") from error
+
+    @contextmanager
+    def told_what_is_kept(self) -> Iterator[None]:
+        """A full disk, or a folder that is read-only now, costs what came after the last checkpoint."""
+        try:
+            yield
+        except WriteFailed as error:
+            again = (
+                f" Once it can be written, go on with `clearning resume {self.folder and self.folder.path}`."
+            )
+            raise ClearningError(f"{error}{self.kept()}{again}") from error
+
+    def kept(self) -> str:
+        """What a training that cannot be saved as it is leaves behind."""
+        if not self.folder:
+            return ""
+        if not self.folder.checkpoint_file.exists():
+            return f" There was no checkpoint yet in {self.folder.path}."
+        return f" The last checkpoint is kept in {self.folder.path}."
 
     def call(self, callback: Callable[[Agent, dict[str, Any]], Any] | None, **record: Any) -> bool:
         """Call a user's function; False if it asks to stop."""
@@ -275,6 +299,17 @@ class Training:
         if not self.folder:
             return f"Stopped {when}, not saved: no folder."
         return f"Stopped {when}, saved; go on with `clearning resume {self.folder.path}`."
+
+
+def seconds_since(began: float) -> float:
+    """Seconds since a reading of the clock; none if it was set back."""
+    return max(time.perf_counter() - began, 0.0)
+
+
+def per_second(times: Sequence[float]) -> float:
+    """A rate out of the seconds that each took; the median passes over the iterations that compile."""
+    median = float(np.median(times)) if times else 0.0
+    return 1 / median if median else 0.0
 
 
 def refuse_unfit(env: Any, config: Config) -> None:

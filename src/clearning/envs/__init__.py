@@ -65,7 +65,7 @@ def is_gymnasium_id(name: str) -> bool:
 
 def make_world(config: Config, env: Any = None) -> Any:
     """The environment that a config names, or a user's own, ready to be trained on."""
-    limits = (config.max_episode_steps, config.action_repeat, config.processes)
+    limits = (config.max_episode_steps, config.action_repeat, config.processes, config.env_timeout)
     if isinstance(env, gymnasium.Env):
         world = ExternalEnv(env, None, *limits)
         world.refuse_more_than_one(config.parallel_envs)  # better told before any folder is made

@@ -21,13 +21,12 @@ from jax import Array
 from clearning.envs import worker
 from clearning.envs.gymnasium_env import GymnasiumGoalEnv
 from clearning.envs.pool import EnvironmentFailed, LocalGroup, Pool, RemoteGroup
-from clearning.envs.worker import EnvGroup, fitting, told
+from clearning.envs.worker import PARTS, EnvGroup, fitting, told
 from clearning.errors import ClearningError, UsageError
 from clearning.types import EnvSpec
 
 __all__ = ["EnvironmentFailed", "ExternalEnv", "UnsuitableEnvironment"]
 
-PARTS = ("observation", "achieved_goal", "desired_goal")
 LARGEST = float(np.finfo(np.float32).max)  # stands for "no bound"
 ROBOTICS = re.compile(r"(Fetch|Hand|PointMaze|AntMaze|Adroit|FrankaKitchen)")
 PROBE_EPISODES, PROBE_STEPS = 4, 8
@@ -51,6 +50,7 @@ class ExternalEnv:
         max_episode_steps: int = 0,
         action_repeat: int = 1,
         processes: int = 0,
+        timeout: float = 300.0,
     ):
         self.name = env if isinstance(env, str) else name_of(env)
         self.options = dict(options or {})
@@ -62,7 +62,7 @@ class ExternalEnv:
             self.env = open_by_name(self.name, self.options)
         else:
             self.env = TimeLimit(env, max_episode_steps) if max_episode_steps else env
-        self.action_repeat, self.processes = action_repeat, processes
+        self.action_repeat, self.processes, self.timeout = action_repeat, processes, timeout
         objections, probe = find_objections(self.env)
         if objections or probe is None:
             more = f", and {len(objections) - 1} more objections" if len(objections) > 1 else ""
@@ -127,7 +127,7 @@ class ExternalEnv:
             return Pool(self.spec, 1, [LocalGroup(EnvGroup([self.env], self.action_repeat))])
         processes = min(self.processes or os.cpu_count() or 1, count)
         sizes = [len(part) for part in np.array_split(np.arange(count), processes)]
-        groups = [RemoteGroup(self.name, self.options, n, self.action_repeat) for n in sizes]
+        groups = [RemoteGroup(self.name, self.options, n, self.action_repeat, self.timeout) for n in sizes]
         return Pool(self.spec, count, groups)
 
     def close(self) -> None:

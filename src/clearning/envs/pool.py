@@ -19,10 +19,11 @@ from clearning.errors import ClearningError
 from clearning.types import EnvSpec
 
 PATIENCE = 5.0  # seconds a worker has to end by itself
+OPENING = 300.0  # seconds it has at least to import and open the environments
 
 
 class EnvironmentFailed(ClearningError):
-    """An environment raised, died or showed something that is not a number, in the middle of a training."""
+    """An environment raised, died, hung or showed what is no number, in the middle of a training."""
 
 
 class Pool:
@@ -115,8 +116,9 @@ class LocalGroup:
 class RemoteGroup:
     """Environments stepped in a process of their own."""
 
-    def __init__(self, name: str, options: dict[str, Any], count: int, action_repeat: int):
+    def __init__(self, name: str, options: dict[str, Any], count: int, action_repeat: int, timeout: float):
         here, there = Pipe()
+        self.timeout = timeout
         recipe = {"file": there.fileno(), "name": name, "options": options, "count": count}
         command = [
             sys.executable,
@@ -145,22 +147,27 @@ class RemoteGroup:
             self._died()
 
     def receive_ready(self) -> None:
-        answer = self._answer()
+        answer = self._answer(max(self.timeout, OPENING))
         if answer != "ready":
             raise EnvironmentFailed(f"a worker could not open the environment: {answer}")
         self.ready = True
 
     def receive(self) -> Seen:
-        answer = self._answer()
+        answer = self._answer(self.timeout)
         if isinstance(answer, str):
             raise EnvironmentFailed(f"the environment raised {answer}")
         return Seen(*answer)
 
-    def _answer(self) -> Any:
+    def _answer(self, timeout: float) -> Any:
         try:
-            return self.connection.recv()
+            if self.connection.poll(timeout):
+                return self.connection.recv()
         except (EOFError, OSError):
             return self._died()
+        self.process.kill()
+        raise EnvironmentFailed(
+            f"a process that stepped the environment did not answer for {timeout:g} s (see env_timeout)"
+        )
 
     def _died(self) -> Any:
         try:

@@ -21,6 +21,7 @@ import numpy as np
 
 # Packages that register goal environments when imported; asked only when an id is not known yet.
 PLUG_INS = ("clearning", "gymnasium_robotics", "panda_gym")
+PARTS = ("observation", "achieved_goal", "desired_goal")
 
 
 class Seen(NamedTuple):
@@ -81,15 +82,22 @@ def fitting(space: Any, action: Any) -> Any:
 
 
 def _rows(seen: list[tuple[Any, bool, bool, Any]]) -> Seen:
-    column = lambda name: np.array([s[0][name] for s in seen], np.float32)  # noqa: E731
+    observation, achieved, desired = (_column([s[0][part] for s in seen], part) for part in PARTS)
     return Seen(
-        column("observation"),
-        column("achieved_goal"),
-        column("desired_goal"),
+        observation,
+        achieved,
+        desired,
         np.array([s[1] for s in seen]),
         np.array([s[2] for s in seen]),
         np.array([int(s[3].get("dead", -1)) for s in seen]),
     )
+
+
+def _column(rows: list[Any], part: str) -> np.ndarray:
+    shapes = {np.shape(row) for row in rows}
+    if len(shapes) > 1:
+        raise ValueError(f"its '{part}' came in shapes {' and '.join(map(str, sorted(shapes)))} at once")
+    return np.array(rows, np.float32)
 
 
 def serve(connection: Connection, name: str, options: dict[str, Any], count: int, action_repeat: int) -> None:

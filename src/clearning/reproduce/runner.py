@@ -1,6 +1,5 @@
 """Trains what is missing, each run in a process of its own; can be stopped and continued at any time."""
 
-import fcntl
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from clearning.errors import ClearningError, UsageError
+from clearning.lock import locked
 from clearning.reproduce.experiments import Run, identity
 from clearning.runs import RunFolder
 from clearning.training import Interrupted, catch_signals
@@ -69,7 +69,7 @@ def train_missing(runs: Sequence[Run], folder: Path, jobs: int, python: Sequence
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ClearningError(f"Could not create {folder}: {error.strerror}.") from error
-    with locked(folder) as lock:
+    with locked(folder, also=", or a training that it left behind,") as lock:
         stored = stored_runs(folder)
         waiting = list({r.identity: r for r in runs if not _finished(stored.get(r.identity))}.values())
         if not waiting:
@@ -148,23 +148,6 @@ class Child:
             return []
         self.tell(self.run, 0.0, FAILED)
         return [f"{self.run.title}: exit code {self.process.returncode}: {self.last}"]
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[int]:
-    """Nobody else trains in the folder meanwhile; gives the descriptor that holds the lock."""
-    lock = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise ClearningError(
-            f"Another `clearning reproduce`, or a training that one left behind, is at work in {folder}."
-        ) from error
-    try:
-        yield lock
-    finally:
-        os.close(lock)
 
 
 @contextmanager
