@@ -29,6 +29,7 @@ from clearning.envs import (
     MiniMaze,
     make,
     make_world,
+    refuse_foreign_module,
 )
 from clearning.envs.cat_and_mouse import exact_success
 from clearning.envs.search import NEVER, fewest_steps
@@ -480,6 +481,7 @@ def open_run(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, di
     config, _, record = folder.read()
     if record.get("custom_env"):
         raise UsageError(f"{folder.path} was trained on your own environment: evaluate it from Python.")
+    refuse_foreign_module(config)
     agent = Agent.load(folder.agent_file)
     env = make_world(config)
     folder.refuse_changed_spaces(env.spec)
