@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint bench setup results clean
+.PHONY: demo test lint bench fuzz mutation coverage setup results clean
 
 demo: $(VENV)/.ready
 	$(RUN)/python examples/demo.py
@@ -19,6 +19,18 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.all-extras
 	$(RUN)/python benchmarks/speed.py
+
+# Damaged and hostile files for everything that reads a file; about five minutes.
+fuzz: $(VENV)/.ready
+	$(RUN)/python benchmarks/fuzz.py
+
+# Is every small change of the maths noticed by a test? About half an hour.
+mutation: $(VENV)/.ready
+	$(RUN)/python benchmarks/mutation.py
+
+# The whole test suite, with the lines and branches that it runs counted.
+coverage: $(VENV)/.ready
+	$(RUN)/python benchmarks/coverage_of_tests.py
 
 setup: $(VENV)/.all-extras
 

@@ -7,7 +7,7 @@ os.environ["MPLBACKEND"] = "Agg"
 os.environ["NPROC"] = "1"  # of XLA's threads: with more, equal bits are not promised
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
@@ -25,6 +25,11 @@ settings.register_profile(
     suppress_health_check=_SLOW_IS_FINE,
 )
 settings.register_profile("explore", deadline=None, max_examples=400, suppress_health_check=_SLOW_IS_FINE)
+# For `make mutation`: what tells a mutant does so within a few examples, and none need be made smaller.
+_NO_SHRINKING = [Phase.explicit, Phase.generate]
+settings.register_profile(
+    "mutation", settings.get_profile("clearning"), max_examples=20, phases=_NO_SHRINKING
+)
 settings.load_profile("clearning")
 
 # How often a statistical test would fail although the code is right, had its key not been fixed.

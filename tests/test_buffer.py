@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_frequencies
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from clearning import buffer as ring
 from clearning.types import EnvSpec, Episodes
@@ -130,26 +131,54 @@ def test_which_episodes_are_held(batches, held):
         assert {tuple(row) for row in drawn.tolist()} == transitions_of(held, lengths)
 
 
-lengths_of_a_batch = st.lists(st.integers(1, STEPS), min_size=1, max_size=3)
+class RingMachine(RuleBasedStateMachine):
+    """The ring beside a plain list of episodes, whatever is added and drawn in whatever order."""
 
+    def __init__(self):
+        super().__init__()
+        self.buffer, self.lengths = ring.init(SPEC, PLACES, ENTRIES), []
 
-@settings(max_examples=25)
-@given(st.lists(lengths_of_a_batch, min_size=1, max_size=12))
-def test_ring_against_a_plain_list(batches):
-    """After every addition the ring holds what the model holds, and draws all of that and nothing else."""
-    buffer, lengths = ring.init(SPEC, PLACES, ENTRIES), []
-    for batch in batches:
-        buffer = add(buffer, episodes(len(lengths), batch))
-        lengths += batch
-        held = still_held(lengths, PLACES, ENTRIES)
-        assert int(buffer.first_episode) == held[0]
+    @rule(batch=st.lists(st.integers(1, STEPS), min_size=1, max_size=3))
+    def add(self, batch):
+        self.buffer = add(self.buffer, episodes(len(self.lengths), batch))
+        self.lengths += batch
+
+    @precondition(lambda self: self.lengths)
+    @rule(key=st.integers(0, 9), choice=st.sampled_from(CHOICES))
+    def draw(self, key, choice):
+        """All that is held is drawn, and nothing else.
+
+        The rarest of at most 23 transitions is missed by all draws with a probability below 1e-30.
+        """
+        drawn = drawn_transitions(key, self.buffer, self.lengths, choice)
+        assert {tuple(row) for row in drawn.tolist()} == transitions_of(self.held, self.lengths)
+
+    @precondition(lambda self: self.lengths)
+    @rule()
+    def look_at_arrivals(self):
+        found, is_held = ring.arrivals(self.buffer)
+        next_states = sorted(10 * e + t + 1 for e, t in transitions_of(self.held, self.lengths))
+        assert sorted(np.asarray(found)[np.asarray(is_held), 0].tolist()) == next_states
+
+    @property
+    def held(self) -> list[int]:
+        return still_held(self.lengths, PLACES, ENTRIES)
+
+    @invariant()
+    def counts_are_those_of_the_list(self):
+        buffer, lengths = self.buffer, self.lengths
         assert int(buffer.episodes_used) == len(lengths)
         assert int(buffer.transitions_used) == sum(lengths)
-        assert int(buffer.transitions_used - buffer.first_transition) == sum(lengths[e] for e in held)
-    # The rarest of at most 23 transitions is missed by all draws with a probability below 1e-30.
-    for choice in CHOICES:
-        drawn = drawn_transitions(2, buffer, lengths, choice)
-        assert {tuple(row) for row in drawn.tolist()} == transitions_of(held, lengths)
+        assert int(buffer.places_used) == sum(lengths) + len(lengths)
+        if lengths:
+            assert int(buffer.first_episode) == self.held[0]
+            assert int(buffer.transitions_used - buffer.first_transition) == sum(
+                lengths[e] for e in self.held
+            )
+
+
+TestRing = RingMachine.TestCase
+TestRing.settings = settings(max_examples=20, stateful_step_count=14)
 
 
 def test_one_at_a_time_is_the_same_as_a_batch():

@@ -430,7 +430,7 @@ def test_damaged_files_are_told_and_kept(capsys, copied_run, verb):
     [
         (lambda r: r | {"format": 99, "version": "7.0.0"}, "was written by clearning 7.0.0"),
         (lambda r: r | {"config": r["config"] | {"novelty": 1}}, "unknown setting 'novelty'"),
-        (lambda r: {k: v for k, v in r.items() if k != "config"}, "no config or no seed"),
+        (lambda r: {k: v for k, v in r.items() if k != "config"}, "the run has no config"),
         (lambda r: r | {"config": r["config"] | {"hidden": 3}}, "config.json"),
     ],
 )

@@ -9,15 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from clearning.agents.discrete import example_loss, example_target, start, update
 from clearning.agents.learner import Learner
 from clearning.config import Config
 from clearning.core.recursions import A_RULE, C_RULE, Rule
 from clearning.core.tabular import FiniteMDP, optimal_a, optimal_c
-from clearning.networks import build_network
-from clearning.types import Batch, EnvSpec
+from clearning.types import Batch
 
 
 class Table(eqx.Module):
@@ -364,49 +362,3 @@ def test_first_step_of_adam_has_the_size_of_the_rate():
     expected = np.zeros((2, 1, 3, 3))
     expected[0, 0, 0] = [-0.1, 0.1, 0.1]  # from 1/2 towards the targets 0, 0.9 and 0.8
     np.testing.assert_allclose(moved, expected, atol=1e-5)
-
-
-SPEC = EnvSpec("box", (0.0, 0.0), (4.0, 4.0), (0.0,), (4.0,), ("a", "b"), 10)
-
-
-@pytest.mark.parametrize(
-    ("form", "reached_before", "mask_reached"),
-    [("all-horizons", False, True), ("sampled-horizon", False, True), ("all-horizons", True, False)],
-)
-def test_gradient_against_finite_differences(form, reached_before, mask_reached):
-    """In float64, along random directions of all the weights."""
-    config = Config(form=form, hidden=(8, 6), max_horizon=4, features="scaled")
-    online, other = (build_network(SPEC, config, jax.random.key(seed)) for seed in (0, 1))
-    weights, static = eqx.partition(online, eqx.is_array)
-    other_weights, _ = eqx.partition(other, eqx.is_array)
-    with jax.enable_x64(True):
-        as_double = lambda v: jnp.asarray(v, jnp.float64)  # noqa: E731
-        weights, other_weights = jax.tree.map(as_double, (weights, other_weights))
-        flat, restore = ravel_pytree(weights)
-        x = Batch(
-            observation=jnp.array([1.0, 3.5]),
-            action=jnp.int32(1),
-            next_observation=jnp.array([2.0, 3.0]),
-            goal=jnp.array([0.7]),
-            horizon=jnp.int32(3),
-            reached_before=jnp.bool_(reached_before),
-            reached=jnp.bool_(False),
-            dead=jnp.bool_(False),
-            min_steps=jnp.float64(1.0),
-            distance=jnp.float64(0.0),
-        )
-
-        def loss(flat):
-            network, target = eqx.combine(restore(flat), static), eqx.combine(other_weights, static)
-            return example_loss(C_RULE, network, target, mask_reached, x)
-
-        directions = np.random.default_rng(0).normal(size=(5, flat.size))
-        steps = jnp.asarray(np.concatenate([directions, -directions])) * 1e-6
-        values, slope = jax.jit(lambda w, d: (jax.vmap(lambda e: loss(w + e))(d), jax.grad(loss)(w)))(
-            flat, steps
-        )
-    assert values.dtype == slope.dtype == np.float64
-    analytic = directions @ np.asarray(slope)
-    assert np.abs(analytic).min() > 1e-4
-    values = np.asarray(values)
-    np.testing.assert_allclose((values[:5] - values[5:]) / 2e-6, analytic, rtol=1e-6, atol=1e-8)

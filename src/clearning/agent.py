@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
+from clearning.agents import check_method
 from clearning.config import Config, config_from_dict
 from clearning.core.calibration import Recalibration, monotone_curves, recalibration_from_dict
 from clearning.core.horizons import minimum_horizon
@@ -182,11 +183,15 @@ class Agent:
         path = Path(path)
         arrays, record = load_arrays(path)
         if record.get("kind") != "agent":
-            raise ClearningError(f"{path} holds a {record.get('kind')}, not an agent.")
+            raise ClearningError(f"{path} is not an agent but another file of ours.")
         if record.get("custom_network") and network is None:
             raise UsageError(f"{path} has a custom network: pass the function that builds it as `network=`.")
-        config = config_from_dict(record.get("config", {}))
-        spec = spec_from_dict(record.get("spec", {}))
+        try:
+            config = config_from_dict(record.get("config"))
+        except UsageError as error:
+            raise ClearningError(f"{path} is damaged: {error}") from error
+        spec = spec_from_dict(record.get("spec"))
+        check_method(spec, config)
         build = partial(network or build_network, spec, config)
         like = eqx.filter_eval_shape(build, jax.random.key(0))
         recalibration = recalibration_from_dict(record.get("recalibration"))

@@ -11,7 +11,7 @@ from clearning.agent import Agent, NetworkBuilder
 from clearning.agents import check_method
 from clearning.config import Config, replace_settings
 from clearning.ensemble import Ensemble
-from clearning.envs import ExternalEnv, is_gymnasium_id, make_world
+from clearning.envs import ExternalEnv, is_gymnasium_id, make_world, refuse_foreign_module
 from clearning.errors import UsageError
 from clearning.presets import gymnasium_defaults
 from clearning.presets import preset as find_preset
@@ -49,7 +49,7 @@ def train(
     env = None if isinstance(env, str) else env
     world = make_world(config, env)
     check_method(world.spec, config)  # before any folder is made
-    refuse_unfit(world, config)
+    refuse_unfit(world, config, network)
     if env is not None:
         config = replace(config, env=world.spec.name)
     folder = RunFolder(out) if out is not None else None
@@ -101,8 +101,12 @@ def resume(
         raise UsageError(f"{run} was trained on your own environment: call clearning.resume with `env=`.")
     if record.get("custom_network") and network is None:
         raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
+    if env is None:
+        refuse_foreign_module(config)
     world = make_world(config, env)
     folder.refuse_changed_spaces(world.spec)
+    check_method(world.spec, config)
+    refuse_unfit(world, config, network)
     with folder.locked():
         return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
 

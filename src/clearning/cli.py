@@ -1,6 +1,7 @@
 """The command line: `clearning train`, `eval`, `plot`, `video` and the other commands below."""
 
 import difflib
+import importlib
 import inspect
 import json
 import re
@@ -463,6 +464,10 @@ def _dispatch(argv: list[str]) -> None:
 
         print(package_version())
         return
+    if argv[0] == "--import":
+        _import(argv[1] if len(argv) > 1 else "")
+        _dispatch(argv[2:])
+        return
     command, rest = argv[0], argv[1:]
     if command == "train":
         _dispatch_train(rest)
@@ -471,6 +476,14 @@ def _dispatch(argv: list[str]) -> None:
         run(tyro.cli(kind, args=rest, prog=f"clearning {command}", description=inspect.getdoc(kind)))
     else:
         raise UsageError(f"There is no command '{command}'. {_nearest(command, ['train', *COMMANDS])}")
+
+
+def _import(module: str) -> None:
+    """What a run folder names but must not import by itself: the module of its environment."""
+    try:
+        importlib.import_module(module)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"--import takes a module that can be imported, not '{module}': {error}.") from error
 
 
 def _dispatch_train(rest: list[str]) -> None:
@@ -543,6 +556,10 @@ def _print_overview() -> None:
         table.add_row(f"[bold]clearning {name}[/]", (inspect.getdoc(kind) or "").splitlines()[0])
     console.print(table)
     console.print("\nStart with `clearning train dubins-car`; each command explains itself with --help.")
+    console.print(
+        "A run whose environment is in a module of yours is opened with "
+        "`clearning --import MODULE COMMAND RUN`: a run folder imports nothing by itself."
+    )
 
 
 def _parse_seeds(text: str) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from clearning.errors import UsageError
+from clearning.records import check_fields, check_name, record_from
 from clearning.types import Method
 
 AT_LEAST_ONE = ("parallel_envs", "max_horizon", "updates_per_episode", "batch_size", "goal_tries")
@@ -14,6 +15,12 @@ AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "act
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
 NOT_NEGATIVE += ("final_share",)
+# More than anybody's training needs, and little enough that a config from a stranger cannot take the machine.
+AT_MOST = {"max_horizon": 10_000, "max_episode_steps": 100_000, "parallel_envs": 10_000, "processes": 1_000}
+AT_MOST |= {"critics": 100, "goal_tries": 1_000, "pair_tries": 1_000, "goal_candidates": 10_000}
+AT_MOST |= {"updates_per_episode": 100_000, "update_chunk": 100_000, "batch_size": 1_000_000}
+AT_MOST |= {"test_episodes": 1_000_000, "action_repeat": 10_000}
+LAYERS, WIDTH = 100, 65_536  # of a network, at most
 
 
 @dataclass(frozen=True)
@@ -156,6 +163,8 @@ class Config:
     """Episodes (or steps) between checkpoints."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        check_name(self.env, "An environment")
         shares = (self.goal_future, self.goal_episode, self.goal_random, self.goal_nearby)
         _require(all(0 <= p <= 1 for p in shares), "goal shares must lie in 0..1", shares)
         _require(abs(sum(shares) - 1) < 1e-6, "the four goal shares must sum to 1", sum(shares))
@@ -182,9 +191,13 @@ class Config:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in NOT_NEGATIVE:
             _require(getattr(self, name) >= 0, f"{name} must not be negative", getattr(self, name))
+        for name, most in AT_MOST.items():
+            _require(getattr(self, name) <= most, f"{name} must be at most {most}", getattr(self, name))
         heads_fit = self.actor_heads <= self.max_horizon
         _require(heads_fit, f"actor_heads must be at most max_horizon {self.max_horizon}", self.actor_heads)
-        _require(all(w >= 1 for w in self.hidden), "hidden widths must be at least 1", self.hidden)
+        _require(len(self.hidden) <= LAYERS, f"hidden layers must be at most {LAYERS}", len(self.hidden))
+        for width in self.hidden:
+            _require(1 <= width <= WIDTH, f"hidden widths must lie in 1..{WIDTH}", width)
 
 
 def _require(holds: Any, rule: str, value: Any) -> None:
@@ -203,10 +216,6 @@ def replace_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     return replace(config, **settings)
 
 
-def config_from_dict(values: Mapping[str, Any]) -> Config:
+def config_from_dict(values: Any) -> Config:
     """A config read back from JSON. Settings it lacks are younger than it and keep their defaults."""
-    unknown = sorted(set(values) - {f.name for f in fields(Config)})
-    if unknown:
-        raise UsageError(f"The config has an unknown setting '{unknown[0]}'; another version wrote it.")
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return Config(**{**values, **lists})
+    return record_from(Config, values, "The config")

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import le
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from clearning.errors import ClearningError, WriteFailed
-from clearning.types import EnvSpec, GoalCheck, StepBound
+from clearning.errors import ClearningError, UsageError, WriteFailed
+from clearning.records import check_fields, check_name, record_from
+from clearning.types import EnvSpec
 
 FORMAT = 1
 """Version of the run folder's and the agent file's layout."""
+LARGEST_JSON = 4_000_000  # bytes; parsed, they take up to 25 times as many
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -53,23 +56,38 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_bytes())
+        with open(path, "rb") as file:
+            text = file.read(LARGEST_JSON + 1)
     except OSError as error:
         raise ClearningError(f"Could not read {path}: {error.strerror}.") from error
+    try:
+        return _parsed(text)
     except ValueError as error:
         raise ClearningError(f"{path} is not valid JSON; it is damaged or not ours.") from error
+
+
+def _parsed(text: bytes | str) -> dict[str, Any]:
+    """A JSON object; anything else is a ValueError."""
+    if len(text) > LARGEST_JSON:
+        raise ValueError("too long")
+    try:
+        record = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     if not isinstance(record, dict):
-        raise ClearningError(f"{path} does not hold a JSON object; it is damaged or not ours.")
+        raise ValueError("not an object")
     return record
 
 
 def check_format(record: Mapping[str, Any], path: Path) -> None:
     """Refuse files of a newer layout by name of the version that wrote them."""
     found = record.get("format")
-    if not isinstance(found, int):
+    if type(found) is not int or found < 1:
         raise ClearningError(f"{path} does not say its format; it is damaged or not ours.")
     if found > FORMAT:
-        version = record.get("version", "a newer version")
+        version = str(record.get("version", "of a newer version"))
+        version = version if version.isprintable() and len(version) < 40 else "of a newer version"
+        found = min(found, 10**9)  # a longer number is no format anyway
         raise ClearningError(
             f"{path} was written by clearning {version} (format {found}); this version reads up to "
             f"format {FORMAT}: upgrade clearning to read it."
@@ -100,6 +118,8 @@ def fill(like: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -
                 f"{path} does not fit its config: '{name}' should be {leaf.dtype}{list(leaf.shape)}, "
                 f"found {found}."
             )
+        if not np.isfinite(stored).all():
+            raise ClearningError(f"{path} is damaged: '{name}' holds NaN or infinity.")
         return jax.numpy.asarray(stored)
 
     return jax.tree_util.tree_map_with_path(replace, like)
@@ -114,32 +134,37 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], record: Mapping[st
 
 def read_record(path: Path) -> dict[str, Any]:
     """The JSON record of what `save_arrays` wrote, without the arrays."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            record = json.loads((file.metadata() or {}).get("record", "null"))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ClearningError(f"{path} is truncated, damaged or not a clearning file.") from error
-    return record if isinstance(record, dict) else {}
+    return _read(path, with_arrays=False)[1]
 
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_arrays` wrote; a truncated, altered or foreign file is refused."""
-    damaged = f"{path} is truncated, damaged or not a clearning file; restore it from a copy or train anew."
+    arrays, record, digest = _read(path, with_arrays=True)
+    if digest != _digest(arrays):
+        raise _damaged(path)
+    return arrays, record
+
+
+def _read(path: Path, with_arrays: bool) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
     if not path.is_file():
         raise ClearningError(f"There is no file {path}.")
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-            record = json.loads(header.get("record", "null"))
-            if not isinstance(record, dict):
-                raise ClearningError(damaged)
+            record = _parsed(header.get("record", "null"))
             check_format(record, path)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a dict
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        raise ClearningError(damaged) from error
-    if header.get("sha256") != _digest(arrays):
-        raise ClearningError(damaged)
-    return arrays, record
+            names = file.keys() if with_arrays else ()
+            arrays = {name: file.get_tensor(name) for name in names}
+    # What numpy has no type for is an AttributeError or a KeyError of safetensors.
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise _damaged(path) from error
+    return arrays, record, header.get("sha256")
+
+
+def _damaged(path: Path) -> ClearningError:
+    return ClearningError(
+        f"{path} is truncated, damaged or not a clearning file; restore it from a copy or train anew."
+    )
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
@@ -154,17 +179,42 @@ def spec_to_dict(spec: EnvSpec) -> dict[str, Any]:
     return asdict(spec)
 
 
-def spec_from_dict(values: Mapping[str, Any]) -> EnvSpec:
+def spec_from_dict(values: Any) -> EnvSpec:
     """An environment's spec read back from JSON."""
-
-    def tuples(record: Mapping[str, Any]) -> dict[str, Any]:
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-
     try:
-        fields = tuples(values)
-        check, bound = fields["goal_check"], fields["step_bound"]
-        fields["goal_check"] = GoalCheck(**tuples(check)) if check else None
-        fields["step_bound"] = StepBound(**bound) if bound else None
-        return EnvSpec(**fields)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ClearningError("The file's description of its environment is damaged.") from error
+        spec = record_from(EnvSpec, values, "it")
+        check_spec(spec)
+    except UsageError as error:
+        raise ClearningError(f"The file's description of its environment is damaged: {error}") from error
+    return spec
+
+
+def check_spec(spec: EnvSpec) -> None:
+    """Refuse a spec that could not be read back."""
+    check_fields(spec)
+    check_name(spec.name, "An environment")
+    if not _is_whole(spec):
+        raise UsageError(
+            f"The spec of {spec.name} does not fit together: bounds need a low and a high each, and "
+            f"coordinates must be those of the observation, one for each of the goal."
+        )
+
+
+def _is_whole(spec: EnvSpec) -> bool:
+    """Whether the parts of a spec go together."""
+    check, bound = spec.goal_check, spec.step_bound
+    pairs = (
+        (spec.observation_low, spec.observation_high),
+        (spec.goal_low, spec.goal_high),
+        (spec.action_low, spec.action_high),
+    )
+    shown = [at for at in (spec.achieved_at, check.coordinates if check else ()) if at]
+    return (
+        all(len(low) == len(high) and all(map(le, low, high)) for low, high in pairs)
+        and bool(spec.observation_low and spec.goal_low)
+        and bool(spec.action_names) != spec.continuous
+        and spec.max_episode_steps >= 1
+        and all(len(at) == spec.goal_size and 0 <= min(at) <= max(at) < spec.observation_size for at in shown)
+        and (check is None or (bool(check.coordinates) and check.radius >= 0))
+        and (bound is None or (bound.per_step > 0 and bound.slack >= 0))
+    )

@@ -156,8 +156,10 @@ def replayed_states(run: str | Path, count: int = CANDIDATES) -> Candidates:
         raise UsageError(f"{run} has no checkpoint, so there are no replayed states: give candidates.")
     arrays, _ = load_arrays(folder.checkpoint_file)
     observation, achieved = arrays.get("buffer.observation"), arrays.get("buffer.achieved")
-    if observation is None or achieved is None or not len(observation):
+    rows = [x for x in (observation, achieved) if x is not None and x.ndim == 2 and np.isfinite(x).all()]
+    if len(rows) < 2 or len(rows[0]) != len(rows[1]) or not len(rows[0]):
         raise ClearningError(f"{folder.checkpoint_file} holds no replayed states.")
+    observation, achieved = rows
     if len(observation) > DRAWN:
         drawn = np.random.default_rng(0).choice(len(observation), DRAWN, replace=False)
         observation, achieved = observation[drawn], achieved[drawn]

@@ -10,9 +10,11 @@ agent.safetensors       what `clearning.load` reads
 import csv
 import errno
 import io
+import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -24,7 +26,7 @@ import numpy as np
 
 from clearning.agents.learner import Learner
 from clearning.buffer import Buffer
-from clearning.config import Config, config_from_dict
+from clearning.config import Config
 from clearning.errors import ClearningError, UsageError, WriteFailed
 from clearning.files import (
     FORMAT,
@@ -40,6 +42,7 @@ from clearning.files import (
     write_json,
 )
 from clearning.lock import locked
+from clearning.records import check_name, record_from
 from clearning.types import EnvSpec
 
 METRICS = {
@@ -57,6 +60,8 @@ METRICS = {
     "seconds": "time spent training so far, evaluation included",
 }
 """Every column of metrics.csv, and what it means."""
+COUNTED = ("episodes", "env_steps", "updates")
+LARGEST_METRIC = 1e15
 
 SPACES: dict[str, Callable[[EnvSpec], Any]] = {
     "observations": lambda s: f"{s.observation_size} numbers",
@@ -88,6 +93,29 @@ class Counters:
     losses: tuple[float, ...] = ()
     metrics_bytes: int = 0
     """Length of metrics.csv at this point; what a killed run wrote after it is cut off on resuming."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, tuple) and value < 0:
+                raise UsageError(f"{name} must not be negative, not {value}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What config.json says beside its format."""
+
+    version: str = ""
+    preset: str | None = None
+    seed: int
+    custom_env: bool = False
+    custom_network: bool = False
+    config: Config
+
+    def __post_init__(self) -> None:
+        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
+            raise UsageError(f"The seed must be a whole number in 0..{2**31 - 1}, not {self.seed!r}.")
+        if self.preset is not None:
+            check_name(self.preset, "A preset")
 
 
 def package_version() -> str:
@@ -134,19 +162,10 @@ class RunFolder:
     def create(self, config: Config, seed: int, preset: str | None, custom: Mapping[str, bool]) -> None:
         """Start a folder that is locked; one that holds a run already is left alone."""
         self._refuse_run()
+        asked = Asked(version=package_version(), preset=preset, seed=seed, config=config, **custom)
         self.checkpoint_file.unlink(missing_ok=True)
         write_json(self.path / "versions.json", versions())
-        write_json(
-            self.config_file,
-            {
-                "format": FORMAT,
-                "version": package_version(),
-                "preset": preset,
-                "seed": seed,
-                **custom,
-                "config": asdict(config),
-            },
-        )
+        write_json(self.config_file, {"format": FORMAT, **asdict(asked)})
 
     def refuse_changed_spaces(self, now: EnvSpec) -> None:
         """An environment may have changed since a run was trained on it."""
@@ -167,19 +186,18 @@ class RunFolder:
             raise UsageError(f"{self.path} is not a run folder: it has no config.json.")
         record = read_json(self.config_file)
         check_format(record, self.config_file)
-        config, seed = record.get("config"), record.get("seed")
-        if not isinstance(config, dict) or not isinstance(seed, int):
-            raise ClearningError(f"{self.config_file} has no config or no seed; it is damaged.")
+        known = {name: record[name] for name in Asked.__dataclass_fields__ if name in record}
         try:
-            return config_from_dict(config), seed, record
-        except (TypeError, ValueError) as error:
-            raise ClearningError(f"{self.config_file}: {error}") from error
+            asked = record_from(Asked, known, "the run")
+        except UsageError as error:
+            raise ClearningError(f"{self.config_file} is damaged: {error}") from error
+        return asked.config, asked.seed, vars(asked)
 
     def is_finished(self) -> bool:
         """Whether the training came to its end, and its agent is there."""
         if not (self.checkpoint_file.is_file() and self.agent_file.is_file()):
             return False
-        return bool(read_record(self.checkpoint_file).get("counters", {}).get("finished"))
+        return self._counters(read_record(self.checkpoint_file)).finished
 
     # Metrics ------------------------------------------------------------------------------------
 
@@ -212,14 +230,18 @@ class RunFolder:
 
     def metrics(self) -> dict[str, np.ndarray]:
         """The columns of metrics.csv."""
-        if not self.metrics_file.is_file():
+        columns: dict[str, np.ndarray] = {}
+        try:
+            if self.metrics_file.is_file():
+                with open(self.metrics_file, newline="", encoding="utf-8") as file:
+                    columns = _columns(file)
+        except (OSError, ValueError, csv.Error) as error:
+            raise ClearningError(f"{self.metrics_file} is damaged: {ascii(str(error))[1:-1]}.") from error
+        if not columns or not len(columns["episodes"]):
             raise ClearningError(
                 f"{self.path} has no metrics yet: the first row comes with the first evaluation."
             )
-        with open(self.metrics_file, newline="") as file:
-            rows = list(csv.DictReader(file))
-        # A column that is missing is younger than the run.
-        return {k: np.array([float(r[k]) if r.get(k) else np.nan for r in rows]) for k in METRICS}
+        return columns
 
     # Checkpoints --------------------------------------------------------------------------------
 
@@ -235,20 +257,45 @@ class RunFolder:
         """Read a checkpoint into freshly built learner and buffer."""
         arrays, record = load_arrays(self.checkpoint_file)
         if record.get("kind") != "checkpoint":
-            raise ClearningError(f"{self.checkpoint_file} holds a {record.get('kind')}, not a checkpoint.")
+            raise ClearningError(f"{self.checkpoint_file} is not a checkpoint but another file of ours.")
         for name in PLACE_FIELDS:  # what lay beyond the used places is zero, as in a new buffer
             stored, empty = arrays.get(f"buffer.{name}"), getattr(buffer, name)
-            if stored is not None and stored.shape[0] < empty.shape[0]:
+            if stored is None or stored.shape[1:] != empty.shape[1:] or not stored.ndim:
+                continue  # which is told below
+            if stored.shape[0] < empty.shape[0]:
                 padding = np.zeros((empty.shape[0] - stored.shape[0], *stored.shape[1:]), stored.dtype)
                 arrays[f"buffer.{name}"] = np.concatenate([stored, padding])
-        try:
-            counters = Counters(**record["counters"])
-        except (KeyError, TypeError) as error:
-            raise ClearningError(f"{self.checkpoint_file} has damaged counters; train anew.") from error
-        counters.recent_success = tuple(counters.recent_success)
-        counters.losses = tuple(counters.losses)
+        counters = self._counters(record)
         learner = fill(learner, arrays, "learner.", self.checkpoint_file)
         return learner, fill(buffer, arrays, "buffer.", self.checkpoint_file), counters
+
+    def _counters(self, record: Mapping[str, Any]) -> Counters:
+        try:
+            return record_from(Counters, record.get("counters"), "the record of counters")
+        except UsageError as error:
+            raise ClearningError(
+                f"{self.checkpoint_file} has damaged counters ({error}); train anew."
+            ) from error
+
+
+def _columns(file: Iterable[str]) -> dict[str, np.ndarray]:
+    """The columns of a metrics file. One that is missing is younger than the run."""
+    lines = csv.reader(line for line in file if line.endswith("\n"))  # a row without an end is being written
+    header = next(lines, [])
+    place = {name: header.index(name) for name in METRICS if name in header}
+    columns = {name: array("d") for name in METRICS}
+    for line in lines:
+        if len(line) != len(header):
+            raise ValueError(f"row {lines.line_num} has {len(line)} cells where the header has {len(header)}")
+        for name, column in columns.items():
+            cell = line[place[name]] if name in place else ""
+            column.append(float(cell) if cell else math.nan)
+    found = {name: np.array(column) for name, column in columns.items()}
+    if any((np.abs(column) > LARGEST_METRIC).any() for column in found.values()):
+        raise ValueError("it has numbers out of all proportion")
+    if any(not (found[name] >= 0).all() for name in COUNTED):
+        raise ValueError(f"its rows do not count {', '.join(COUNTED)}")
+    return found
 
 
 def run_folders(path: str | Path) -> list[RunFolder]:

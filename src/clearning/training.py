@@ -1,5 +1,6 @@
 """THE loop: collect, update, evaluate, save; and how it stops and goes on."""
 
+import os
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ from clearning.engine import Engine, build_engine, exploration, learning_rate
 from clearning.envs.external import EnvironmentFailed
 from clearning.errors import ClearningError, UsageError, WriteFailed
 from clearning.evaluate import evaluate
-from clearning.files import named_arrays
+from clearning.files import check_spec, named_arrays
 from clearning.networks import build_network
 from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
@@ -312,9 +314,10 @@ def per_second(times: Sequence[float]) -> float:
     return 1 / median if median else 0.0
 
 
-def refuse_unfit(env: Any, config: Config) -> None:
-    """Settings that cannot work on this environment, told before anything is written."""
+def refuse_unfit(env: Any, config: Config, network: NetworkBuilder | None = None) -> None:
+    """Settings that cannot work on this environment or machine, told before anything is written."""
     spec = env.spec
+    check_spec(spec)
     if config.buffer_capacity <= config.parallel_envs * (spec.max_episode_steps + 1):
         raise UsageError(
             f"buffer_capacity {config.buffer_capacity} is too small: {config.parallel_envs} episodes of "
@@ -327,6 +330,24 @@ def refuse_unfit(env: Any, config: Config) -> None:
         )
     if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
         raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
+    needed, there = _bytes_needed(spec, config, network or build_network), _bytes_of_memory()
+    if needed > there:
+        raise UsageError(
+            f"This training needs {needed / 1e9:.3g} GB and the machine has {there / 1e9:.3g}: make "
+            f"buffer_capacity {config.buffer_capacity} or the network smaller."
+        )
+
+
+def _bytes_needed(spec: EnvSpec, config: Config, build: NetworkBuilder) -> int:
+    """The buffer's memory and the network's: weights, their average, and Adam's two moments."""
+    network = eqx.filter_eval_shape(build, spec, config, jax.random.key(0))
+    buffer = jax.eval_shape(lambda: ring.init(spec, config.buffer_capacity))
+    size = lambda tree: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree) if hasattr(x, "dtype"))  # noqa: E731
+    return 4 * size(network) + size(buffer)
+
+
+def _bytes_of_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _unbounded(spec: EnvSpec) -> bool:

@@ -24,7 +24,7 @@ from PIL import Image
 
 from clearning.agent import Agent
 from clearning.config import Config
-from clearning.envs import ENVIRONMENTS, ExternalEnv, make
+from clearning.envs import ENVIRONMENTS, ExternalEnv, make, refuse_foreign_module
 from clearning.envs.external import open_by_name
 from clearning.envs.gymnasium_env import GymnasiumGoalEnv
 from clearning.envs.worker import EnvGroup
@@ -83,6 +83,7 @@ def write_video(
     config, _, record = folder.read()
     if record.get("custom_env"):
         raise UsageError(f"{folder.path} was trained on your own environment: use clearning.video.frames.")
+    refuse_foreign_module(config)
     path = _path(Path(out) if out else folder.path / f"video{_best_suffix()}")
     agent = Agent.load(folder.agent_file)
     agent.require_c()  # which the panel beside the picture shows

@@ -1,7 +1,6 @@
 """How well probabilities agree with what happens, and maps that make them agree better."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +10,8 @@ import numpy as np
 from jax import Array
 from scipy import optimize, stats
 
-from clearning.errors import ClearningError
+from clearning.errors import ClearningError, UsageError
+from clearning.records import record_from
 
 BINS = 10
 DROP = 0.01  # a fall of C from h to h + 1 by less than this is rounding, not a violation
@@ -128,17 +128,16 @@ def _logit(probability: Any) -> Any:
     return log(kept) - log(1 - kept)
 
 
-def recalibration_from_dict(record: Mapping[str, Any] | None) -> Recalibration | None:
+def recalibration_from_dict(record: Any) -> Recalibration | None:
     """A recalibration read back from JSON; None where there is none."""
     if record is None:
         return None
     try:
-        found = Recalibration(
-            record["kind"], float(record["temperature"]), tuple(record["knots"]), tuple(record["values"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ClearningError("The file's recalibration is damaged; calibrate anew.") from error
-    fits = found.kind == "temperature" or (found.knots and len(found.knots) == len(found.values))
-    if found.kind not in ("isotonic", "temperature") or not fits or not found.temperature > 0:
+        found = record_from(Recalibration, record, "it")
+    except UsageError as error:
+        raise ClearningError(f"The file's recalibration is damaged ({error}); calibrate anew.") from error
+    same = len(found.knots) == len(found.values) and (found.kind == "temperature" or found.knots)
+    rises = (np.diff(found.knots) > 0).all() and (np.diff(found.values) >= 0).all()
+    if not (same and rises and found.temperature > 0 and all(0 <= p <= 1 for p in found.values)):
         raise ClearningError("The file's recalibration is damaged; calibrate anew.")
     return found

@@ -2,13 +2,14 @@
 
 import difflib
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import gymnasium
 
-from clearning.config import Config
+from clearning.config import AT_MOST, Config
 from clearning.envs.cat_and_mouse import CatAndMouse
 from clearning.envs.check import EnvReport, check_env
 from clearning.envs.dubins_car import DubinsCar
@@ -18,6 +19,7 @@ from clearning.envs.gymnasium_env import register
 from clearning.envs.mini_maze import MiniMaze
 from clearning.envs.testset import TestSet
 from clearning.errors import UsageError
+from clearning.records import check_fields
 from clearning.types import GoalEnv
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "is_gymnasium_id",
     "make",
     "make_world",
+    "refuse_foreign_module",
 ]
 
 ENVIRONMENTS = {
@@ -55,12 +58,30 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Any:
     unknown = sorted(set(options or {}) - set(known))
     if unknown:
         raise UsageError(f"{name} has no option '{unknown[0]}'; its options are {', '.join(known)}.")
-    return kind(**(options or {}))
+    world = kind(**(options or {}))
+    check_fields(world)
+    if not 1 <= world.max_episode_steps <= AT_MOST["max_episode_steps"]:
+        raise UsageError(f"Bad option: max_episode_steps must lie in 1..{AT_MOST['max_episode_steps']}.")
+    return world
 
 
 def is_gymnasium_id(name: str) -> bool:
     """Whether a name is written as Gymnasium's ids are, as in FetchReach-v4 or my_package:Robot-v0."""
     return name not in ENVIRONMENTS and bool(re.search(r"[:/]|-v\d+$", name))
+
+
+def refuse_foreign_module(config: Config) -> None:
+    """A config from a file must not import a module, which runs it, that the user has not.
+
+    To name it in a config of one's own is to ask for it.
+    """
+    module, colon, _ = config.env.partition(":")
+    if colon and module not in sys.modules:
+        raise UsageError(
+            f"This run's environment is in the module '{module}', and a run folder imports nothing by "
+            f"itself: if you trust it, say so with `clearning --import {module}` before the command, or "
+            f"import it first in Python."
+        )
 
 
 def make_world(config: Config, env: Any = None) -> Any:

@@ -77,6 +77,7 @@ def plot_run(run: str | Path, out: str | Path | None = None) -> list[Path]:
         ours = config.env in ENVIRONMENTS and not record.get("custom_env")
         if ours and not record.get("custom_network") and agent_file.is_file():
             agent, env = Agent.load(agent_file), make(config.env, config.env_options)
+            folders[0].refuse_changed_spaces(env.spec)
             drawn |= agent_figures(agent, env)
         return [save(figure, path / f"{name}.png") for name, figure in drawn.items()]
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from clearning.config import Config
 from clearning.envs import ENVIRONMENTS, DubinsCar, FrozenLake, MiniMaze, make
 from clearning.envs.search import NEVER
-from clearning.errors import ClearningError, UsageError
+from clearning.errors import UsageError
 from clearning.plots.curves import is_stochastic, true_steps
 from clearning.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, WIDTH, styled
 from clearning.report.tables import paper_results
@@ -23,7 +23,7 @@ from clearning.runs import RunFolder
 def learning_curves(runs: Sequence[RunFolder]) -> Figure:
     """Success and steps on the test goals against environment steps: every seed, the mean, its interval."""
     config, record = shared_config(runs)
-    metrics = [_finished_rows(run) for run in runs]
+    metrics = [run.metrics() for run in runs]
     custom = bool(record.get("custom_env"))
     ours = config.env in ENVIRONMENTS and not custom
     env = make(config.env, config.env_options) if ours else None
@@ -74,7 +74,7 @@ def compare_curves(panels: Mapping[str, Mapping[str, Sequence[RunFolder]]], titl
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (world, by_method) in zip(axes, panels.items(), strict=True):
             for name, runs in by_method.items():
-                _curves(ax, [_finished_rows(r) for r in runs], "eval_success", colors[name], name, scale=100)
+                _curves(ax, [r.metrics() for r in runs], "eval_success", colors[name], name, scale=100)
             ax.set(title=world, ylim=(-2, 102), xlabel="environment steps")
             ax.grid(color="0.9", lw=0.6)
             ax.xaxis.set_major_formatter(_thousands)
@@ -131,13 +131,6 @@ def _bootstrap(values: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, np.nd
     weight = np.stack([(picks == i).mean(1) for i in range(len(values))], axis=1)  # (draws, seeds)
     low, high = np.percentile(weight @ values, [2.5, 97.5], axis=0)
     return low, high
-
-
-def _finished_rows(run: RunFolder) -> dict[str, np.ndarray]:
-    rows = run.metrics()
-    if not len(rows["env_steps"]):
-        raise ClearningError(f"{run.path} has no metrics yet: the first row comes with the first evaluation.")
-    return rows
 
 
 def shared_config(runs: Sequence[RunFolder]) -> tuple[Config, dict[str, Any]]:

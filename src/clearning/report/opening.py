@@ -14,6 +14,7 @@ from clearning.envs import (
     FrozenLake,
     MiniMaze,
     make_world,
+    refuse_foreign_module,
 )
 from clearning.envs.grid import cell_numbers
 from clearning.errors import UsageError
@@ -56,6 +57,7 @@ def open_run(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, di
     config, _, record = folder.read()
     if record.get("custom_env"):
         raise UsageError(f"{folder.path} was trained on your own environment: evaluate it from Python.")
+    refuse_foreign_module(config)
     agent = Agent.load(folder.agent_file)
     env = make_world(config)
     folder.refuse_changed_spaces(env.spec)

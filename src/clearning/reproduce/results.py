@@ -61,7 +61,7 @@ class Measured:
                 kept = read_json(file)
             except ClearningError:
                 kept = {}  # damaged: only a copy of what is computed below
-            if kept.get("agent_written") == written:
+            if kept.get("agent_written") == written and _is_whole(kept.get("goals")):
                 return kept
         dial = None if discount is None else Dial(discount=discount)
         agent, dial, env, _ = open_run(self.folder, dial)
@@ -116,6 +116,17 @@ class Results:
 
     def _goals(self, measured: Measured, who: Contestant) -> dict[str, Any]:
         return measured.evaluation(who.discount)["goals"]
+
+
+def _is_whole(goals: Any) -> bool:
+    """Whether a kept evaluation has a number, or a name, for every goal in each of its columns."""
+    kinds = {"in_paper": bool, "stratum": str, "success": float}
+    kinds |= {"steps": float, "distance": float, "final_distance": float}
+    if not isinstance(goals, dict) or not all(isinstance(goals.get(name), list) for name in kinds):
+        return False
+    sizes = {len(goals[name]) for name in kinds}
+    typed = all(isinstance(v, kind | int) for name, kind in kinds.items() for v in goals[name])
+    return typed and len(sizes) == 1
 
 
 def _by_goal(goals: dict[str, Any], world: str, metric: str, stratum: str) -> np.ndarray:
