@@ -13,7 +13,7 @@ AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_
 AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
-NOT_NEGATIVE += ("final_share",)
+NOT_NEGATIVE += ("final_share", "updates", "reached_within")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,13 @@ class Config:
     """Episodes in all, the random ones included; 0 for no limit but `env_steps`."""
     env_steps: int = 0
     """Stop at this many environment steps even if episodes are left; 0 for no such limit."""
+    updates: int = 0
+    """Stop at this many updates even if episodes are left; 0 for no such limit."""
+    from_episodes: str = ""
+    """Learn from these recorded episodes instead of collecting any: an .npz or HDF5 file, or the name of a
+    Minari dataset. Without `updates`, as many are made as the episodes or steps would bring."""
+    reached_within: float = 0.0
+    """Recorded episodes without an environment: the distance between goals at which one counts as reached."""
     random_episodes: int = 15
     """Episodes of random actions before the first update."""
     parallel_envs: int = 1
@@ -144,14 +151,14 @@ class Config:
     """States kept for replay."""
 
     # What is written, and when.
-    every_counts: Literal["episodes", "steps"] = "episodes"
-    """What the next two settings count: episodes or environment steps."""
+    every_counts: Literal["episodes", "steps", "updates"] = "episodes"
+    """What the next two settings count: episodes, environment steps or updates."""
     evaluate_every: int = 100
-    """Episodes (or steps) between evaluations."""
+    """Episodes (or steps, or updates) between evaluations."""
     test_episodes: int = 100
     """Gymnasium only: fresh episodes of an evaluation in training."""
     checkpoint_every: int = 100
-    """Episodes (or steps) between checkpoints."""
+    """Episodes (or steps, or updates) between checkpoints."""
 
     def __post_init__(self) -> None:
         shares = (self.goal_future, self.goal_episode, self.goal_random, self.goal_nearby)
@@ -174,7 +181,9 @@ class Config:
         probable = self.method == "c-learning" or not self.frontier
         _require(probable, "frontier needs the probabilities of c-learning", self.method)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
-        _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
+        budget = self.episodes or self.env_steps or self.updates
+        _require(budget, "episodes, env_steps or updates must be positive", 0)
+        _require(not (self.env and self.reached_within), "reached_within is for no environment", self.env)
         for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in NOT_NEGATIVE:

@@ -39,8 +39,8 @@ from clearning.files import (
 from clearning.types import EnvSpec
 
 METRICS = {
-    "episodes": "episodes collected so far, random ones included",
-    "env_steps": "environment steps taken so far, exploration included",
+    "episodes": "episodes collected so far, random ones included; recorded ones where there are such",
+    "env_steps": "environment steps taken so far, exploration included; or those of the recorded episodes",
     "updates": "gradient updates so far",
     "train_success": "share of the last 100 training episodes that reached a goal they were after",
     "loss": "mean loss over the updates since the last row",
@@ -77,6 +77,8 @@ class Counters:
     new_steps: int = 0
     """Environment steps of the latest iteration."""
     updates: int = 0
+    new_updates: int = 0
+    """Updates of the latest iteration."""
     seconds: float = 0.0
     finished: bool = False
     owes_evaluation: bool = False
