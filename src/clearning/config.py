@@ -89,6 +89,9 @@ class Config:
     features: Literal["raw", "scaled", "relative", "one-hot", "normalised"] = "relative"
     """Inputs as they are, scaled to [-1, 1], with the goal's relative position, one indicator per cell, or
     by the running mean and deviation of what was collected."""
+    support: float = 0.0
+    """Numbered actions: those that were taken less than this share as often as the commonest in such a state
+    count as failing (for recorded episodes that did not try everything); 0 for none."""
     critics: int = 2
     """Continuous actions: critics; the target takes the least of them."""
     actor_heads: int = 1
@@ -167,6 +170,8 @@ class Config:
         _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
         _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
+        _require(0 <= self.support <= 1, "support must lie in 0..1", self.support)
+        _require(not (self.support and self.method == "gcsl"), "support is for values", self.method)
         _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)

@@ -314,6 +314,8 @@ def refuse_unfit(env: Any, config: Config) -> None:
             f"features '{config.features}' need bounded observations and goals; {spec.name} has none: "
             f"set features to normalised."
         )
+    if config.support and spec.continuous:
+        raise UsageError(f"support is for numbered actions, and those of {spec.name} are continuous.")
     if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
         raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
 
