@@ -37,11 +37,11 @@ setup: $(VENV)/.all-extras
 # The set-up is done once per change of pyproject.toml.
 $(VENV)/.ready: pyproject.toml
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tensorboard,robotics,onnx,explore]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tensorboard,robotics,onnx,explore,minari]'
 	touch $@
 
 $(VENV)/.all-extras: $(VENV)/.ready
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tensorboard,robotics,onnx,explore,peers]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,tensorboard,robotics,onnx,explore,minari,peers]'
 	touch $@
 
 # Trains every preset with every seed and writes results/; hours on two cores.

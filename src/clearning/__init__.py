@@ -4,6 +4,7 @@ from clearning.agent import Agent, Choice, Episode
 from clearning.api import load, resume, train
 from clearning.config import Config
 from clearning.ensemble import Ensemble, Estimate
+from clearning.episode_files import replayed_episodes, save_episodes
 from clearning.errors import ClearningError, UsageError
 from clearning.export import export_onnx
 from clearning.planning import Candidates, Plan, Planner, plan
@@ -35,6 +36,8 @@ __all__ = [
     "load",
     "plan",
     "preset",
+    "replayed_episodes",
     "resume",
+    "save_episodes",
     "train",
 ]

@@ -12,10 +12,12 @@ from clearning.agents import check_method
 from clearning.config import Config, replace_settings
 from clearning.ensemble import Ensemble
 from clearning.envs import ExternalEnv, is_gymnasium_id, make_world, refuse_foreign_module
-from clearning.errors import UsageError
-from clearning.presets import gymnasium_defaults
+from clearning.episode_files import read_recording
+from clearning.errors import ClearningError, UsageError
+from clearning.presets import gymnasium_defaults, recorded_defaults
 from clearning.presets import preset as find_preset
 from clearning.progress import progress_display
+from clearning.recorded import RecordedWorld, Recording, fitted, offline_settings, world_of
 from clearning.runs import RunFolder, run_folders
 from clearning.tensorboard import tensorboard_rows
 from clearning.training import Callbacks, refuse_unfit, run_training
@@ -32,22 +34,31 @@ def train(
     network: NetworkBuilder | None = None,
     tensorboard: bool = False,
     quiet: bool = False,
+    from_episodes: str | Path | None = None,
     **settings: Any,
 ) -> Agent:
     """Train and return the agent.
 
     preset: a preset's name or a whole Config; without either, the default settings (those for Gymnasium
-        environments where `env` is one).
+        environments where `env` is one, or where there is none).
     env: a Gymnasium id, a gymnasium.Env (one episode at a time, so parallel_envs is then 1), or your own in
         JAX (see `clearning.GoalEnv`); else the config's.
     preset_name: what to call a Config in the run folder, where it started from a preset.
     out: a run folder to write metrics, checkpoints and the agent to; without it, nothing is written.
     network: a function (spec, config, key) -> network, for your own (see `clearning.Network`).
+    from_episodes: learn from recorded episodes and collect none: an .npz or HDF5 file, or a Minari dataset
+        (docs/offline.md). Without a preset or `env`, no environment is needed, only `reached_within`.
     settings: single settings by their names in `Config`.
     """
+    if from_episodes is not None:
+        settings = settings | {"from_episodes": str(from_episodes)}
     config, name = _settings(preset, env, preset_name, settings)
     env = None if isinstance(env, str) else env
-    world = make_world(config, env)
+    recording = read_recording(config.from_episodes) if config.from_episodes else None
+    world = _world(config, env, recording)
+    if recording:
+        recording = fitted(recording, world)
+        config = offline_settings(config, recording, world.spec)
     check_method(world.spec, config)  # before any folder is made
     refuse_unfit(world, config, network)
     if env is not None:
@@ -59,7 +70,14 @@ def train(
     with folder.locked() if folder else nullcontext():
         if folder:
             folder.create(config, seed, name, custom)
-        return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+        return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet, recording)
+
+
+def _world(config: Config, env: Any, recording: Recording | None) -> Any:
+    """The environment, or where there is none, what the recorded episodes show of it."""
+    if recording and env is None and not config.env:
+        return world_of(recording, config.reached_within)
+    return make_world(config, env)
 
 
 def _settings(
@@ -74,6 +92,8 @@ def _settings(
         start = preset
     elif preset:
         start = find_preset(preset)
+    elif settings.get("from_episodes") and env is None and not named:
+        start = recorded_defaults()
     else:
         start = gymnasium_defaults() if gym else Config()
     other = env is not None and named != start.env
@@ -103,12 +123,22 @@ def resume(
         raise UsageError(f"{run} has a custom network: call clearning.resume with `network=`.")
     if env is None:
         refuse_foreign_module(config)
-    world = make_world(config, env)
+    recording = None
+    if config.from_episodes and not (folder.checkpoint_file.is_file() and folder.agent_file.is_file()):
+        recording = read_recording(config.from_episodes)  # else the checkpoint has it
+    if config.env or env is not None or recording:
+        world = _world(config, env, recording)
+    else:
+        world = RecordedWorld(load(run, network).spec, config.reached_within)
     folder.refuse_changed_spaces(world.spec)
+    if recording:
+        recording = fitted(recording, world)
+        if offline_settings(config, recording, world.spec) != config:
+            raise ClearningError(f"{config.from_episodes} is no longer what {run} began with: train anew.")
     check_method(world.spec, config)
     refuse_unfit(world, config, network)
     with folder.locked():
-        return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet)
+        return _run(world, config, seed, folder, callbacks, network, tensorboard, quiet, recording)
 
 
 @overload
@@ -138,11 +168,12 @@ def _run(
     network: NetworkBuilder | None,
     tensorboard: bool,
     quiet: bool,
+    recording: Recording | None,
 ) -> Agent:
     title = f"{env.spec.name}, seed {seed}"
     try:
         with progress_display(title, quiet) as show, tensorboard_rows(folder, tensorboard) as log_row:
-            return run_training(env, config, seed, folder, callbacks, network, show, log_row)
+            return run_training(env, config, seed, folder, callbacks, network, show, log_row, recording)
     finally:
         if isinstance(env, ExternalEnv):
             env.close()

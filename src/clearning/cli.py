@@ -33,6 +33,9 @@ class TrainArgs:
     Any Gymnasium environment with goals needs no preset, only its id, as in
     `clearning train --env FetchPickAndPlace-v4 --env-steps 500000`; your own goes by module:Id, as in
     `--env my_package:Robot-v0`. `clearning check-env ID` says beforehand whether one can be trained on.
+
+    `--from-episodes FILE` learns from recorded episodes and collects none, with a preset or --env, or without
+    any environment, as in `clearning train --from-episodes robot.npz --reached-within 0.05`.
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
@@ -263,15 +266,19 @@ def _train(preset_name: str | None, args: TrainArgs) -> None:
     from clearning.envs import make_world
     from clearning.runs import RunFolder
 
-    make_world(args.config)  # a bad environment is better told before any folder is made
+    config = args.config
+    if config.env or not config.from_episodes:
+        make_world(config)  # a bad environment is better told before any folder is made
     seeds = _parse_seeds(args.seeds) if args.seeds else [args.seed]
-    parent = Path(args.out) if args.out else Path("runs") / (preset_name or _safe(args.config.env))
+    name = preset_name or _safe(config.env) or _safe(Path(config.from_episodes).stem)
+    parent = Path(args.out) if args.out else Path("runs") / name
     runs = [parent / f"seed-{s}" if args.seeds or not args.out else parent for s in seeds]
     for run in runs:  # all are checked before the first trains
         RunFolder(run).refuse_existing()
     for seed, run in zip(seeds, runs, strict=True):
         train(args.config, preset_name=preset_name, seed=seed, out=run, tensorboard=args.tensorboard)
-        _say(f"Trained {run}. Next: `clearning eval {run}`, `clearning plot {run}`.")
+        test = f"`clearning eval {run}`, " if config.env else ""
+        _say(f"Trained {run}. Next: {test}`clearning plot {run}`.")
 
 
 def _resume(args: ResumeArgs) -> None:
@@ -491,7 +498,8 @@ def _dispatch_train(rest: list[str]) -> None:
 
     if not rest or rest[0] in ("-h", "--help"):
         print("usage: clearning train PRESET [--seed N | --seeds 0-4] [--out DIR] [--SETTING VALUE ...]")
-        print("       clearning train --env ID [the same]\n")
+        print("       clearning train --env ID [the same]")
+        print("       clearning train --from-episodes FILE --reached-within D [the same]\n")
         print(inspect.getdoc(TrainArgs))
         print("\nPresets (`clearning train PRESET --help` lists every setting with the preset's value):")
         for name in PRESETS:
@@ -527,9 +535,11 @@ def _dispatch_train(rest: list[str]) -> None:
 def _without_preset(rest: list[str]) -> Config:
     """What settings start from where only an environment is given."""
     from clearning.envs import is_gymnasium_id
-    from clearning.presets import gymnasium_defaults
+    from clearning.presets import gymnasium_defaults, recorded_defaults
 
     given = [arg.partition("=")[2] or following for arg, following in pairwise([*rest, ""]) if _is_env(arg)]
+    if not given and any(arg.partition("=")[0] == "--from-episodes" for arg in rest):
+        return recorded_defaults()
     if not given:
         raise UsageError(
             "The preset comes first, as in `clearning train dubins-car --seed 1`; without one, give --env."

@@ -14,7 +14,7 @@ AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_
 AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
-NOT_NEGATIVE += ("final_share",)
+NOT_NEGATIVE += ("final_share", "updates", "reached_within")
 # More than anybody's training needs, and little enough that a config from a stranger cannot take the machine.
 AT_MOST = {"max_horizon": 10_000, "max_episode_steps": 100_000, "parallel_envs": 10_000, "processes": 1_000}
 AT_MOST |= {"critics": 100, "goal_tries": 1_000, "pair_tries": 1_000, "goal_candidates": 10_000}
@@ -45,6 +45,13 @@ class Config:
     """Episodes in all, the random ones included; 0 for no limit but `env_steps`."""
     env_steps: int = 0
     """Stop at this many environment steps even if episodes are left; 0 for no such limit."""
+    updates: int = 0
+    """Stop at this many updates even if episodes are left; 0 for no such limit."""
+    from_episodes: str = ""
+    """Learn from these recorded episodes instead of collecting any: an .npz or HDF5 file, or the name of a
+    Minari dataset. Without `updates`, as many are made as the episodes or steps would bring."""
+    reached_within: float = 0.0
+    """Recorded episodes without an environment: the distance between goals at which one counts as reached."""
     random_episodes: int = 15
     """Episodes of random actions before the first update."""
     parallel_envs: int = 1
@@ -91,6 +98,9 @@ class Config:
     features: Literal["raw", "scaled", "relative", "one-hot", "normalised"] = "relative"
     """Inputs as they are, scaled to [-1, 1], with the goal's relative position, one indicator per cell, or
     by the running mean and deviation of what was collected."""
+    support: float = 0.0
+    """Numbered actions: those that were taken less than this share as often as the commonest in such a state
+    count as failing (for recorded episodes that did not try everything); 0 for none."""
     critics: int = 2
     """Continuous actions: critics; the target takes the least of them."""
     actor_heads: int = 1
@@ -153,14 +163,14 @@ class Config:
     """States kept for replay."""
 
     # What is written, and when.
-    every_counts: Literal["episodes", "steps"] = "episodes"
-    """What the next two settings count: episodes or environment steps."""
+    every_counts: Literal["episodes", "steps", "updates"] = "episodes"
+    """What the next two settings count: episodes, environment steps or updates."""
     evaluate_every: int = 100
-    """Episodes (or steps) between evaluations."""
+    """Episodes (or steps, or updates) between evaluations."""
     test_episodes: int = 100
     """Gymnasium only: fresh episodes of an evaluation in training."""
     checkpoint_every: int = 100
-    """Episodes (or steps) between checkpoints."""
+    """Episodes (or steps, or updates) between checkpoints."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -171,6 +181,8 @@ class Config:
         _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
         _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
+        _require(0 <= self.support <= 1, "support must lie in 0..1", self.support)
+        _require(not (self.support and self.method == "gcsl"), "support is for values", self.method)
         _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
@@ -186,7 +198,9 @@ class Config:
         _require(probable, "frontier needs the probabilities of c-learning", self.method)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)
         _require(self.env_timeout > 0, "env_timeout must be positive", self.env_timeout)
-        _require(self.episodes or self.env_steps, "episodes or env_steps must be positive", 0)
+        budget = self.episodes or self.env_steps or self.updates
+        _require(budget, "episodes, env_steps or updates must be positive", 0)
+        _require(not (self.env and self.reached_within), "reached_within is for no environment", self.env)
         for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in NOT_NEGATIVE:

@@ -32,13 +32,14 @@ from clearning.rollout import (
 )
 from clearning.types import Batch, Episodes, Metrics
 
+NO_EPISODES = Episodes(*(np.zeros(0) for _ in Episodes._fields))  # pyright: ignore[reportArgumentType]
+
 
 class Engine(NamedTuple):
     """The compiled halves of an iteration, and how many updates the second makes."""
 
     collect: Callable[[Learner, Buffer, Array, Any], tuple[Buffer, Episodes]]
     update: Callable[[Learner, Buffer, Array, Any, Any], tuple[Learner, Metrics]]  # metrics of each update
-    observe: Callable[[Learner, Episodes], Learner]
     chunk: int
 
 
@@ -67,16 +68,27 @@ def build_engine(env: Any, config: Config) -> Engine:
         weights, metrics = jax.lax.scan(body, weights, batches)
         return eqx.combine(weights, rest), metrics
 
-    def observe(learner: Learner, episodes: Episodes) -> Learner:
-        network = with_statistics(learner.network, episodes)
-        if network is learner.network:
-            return learner
-        return eqx.tree_at(
-            lambda l: (l.network, l.target), learner, (network, with_statistics(learner.target, episodes))
-        )
-
     collector = external_collector if isinstance(env, ExternalEnv) else functional_collector
-    return Engine(collector(env, config), eqx.filter_jit(update_many), eqx.filter_jit(observe), chunk)
+    collect_episodes = collect_nothing if config.from_episodes else collector(env, config)
+    return Engine(collect_episodes, eqx.filter_jit(update_many), chunk)
+
+
+@eqx.filter_jit
+def observe(learner: Learner, episodes: Episodes) -> Learner:
+    """A learner whose inputs have seen new episodes, where they are normalised."""
+    if not len(episodes.length):
+        return learner
+    network = with_statistics(learner.network, episodes)
+    if network is learner.network:
+        return learner
+    return eqx.tree_at(
+        lambda l: (l.network, l.target), learner, (network, with_statistics(learner.target, episodes))
+    )
+
+
+def collect_nothing(learner: Learner, buffer: Buffer, key: Array, epsilon: Any) -> tuple[Buffer, Episodes]:
+    """Where all episodes are recorded ones, which a training begins with."""
+    return buffer, NO_EPISODES
 
 
 def collecting_dial(config: Config, buffer: Buffer) -> Dial:

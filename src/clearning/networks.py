@@ -15,6 +15,7 @@ Features = Literal["raw", "scaled", "relative", "one-hot", "normalised"]
 SMALLEST_DEVIATION = 0.01  # a coordinate that hardly moves must not be blown up
 CLIP = 5.0  # deviations from the mean that an input may show
 GROUPS = PLANES = 4  # of a min-max network
+NEVER = -1e9  # an output that no other falls short of: as a logit, a probability of 0
 
 
 class MLP(eqx.Module):
@@ -126,6 +127,8 @@ class NormalisedInputs(eqx.Module):
 
 def with_statistics(network: Any, episodes: Episodes) -> Any:
     """A network whose inputs have seen new episodes; one that does not normalise stays as it is."""
+    if isinstance(network, Supported):
+        return eqx.tree_at(lambda n: n.network, network, with_statistics(network.network, episodes))
     inputs = getattr(network, "inputs", None)
     if not isinstance(inputs, NormalisedInputs):
         return network
@@ -228,6 +231,42 @@ class SampledHorizon(eqx.Module):
 
     def curve(self, observation: Array, goal: Array) -> Array:
         return self.at(observation, goal, jnp.arange(1, self.max_horizon + 1))
+
+
+class Supported(eqx.Module):
+    """C of actions that were taken; those hardly ever taken in such a state count as failing.
+
+    As in batch-constrained Q-learning (Fujimoto et al., 2019): a network of the behaviour, which knows no
+    goal, tells how likely each action was, and those below a share of the likeliest are left out.
+    """
+
+    network: Any
+    behaviour: MLP
+    goal_size: int = eqx.field(static=True)
+    share: float = eqx.field(static=True)
+
+    def taken(self, observation: Array) -> Array:
+        """Logits of the actions that the data took, (actions,)."""
+        return self.behaviour(self.network.inputs(observation, jnp.zeros(self.goal_size)))
+
+    def curve(self, observation: Array, goal: Array) -> Array:
+        return self._masked(observation, self.network.curve(observation, goal))
+
+    def backed_up(self, horizon: Array) -> Array:
+        return self.network.backed_up(horizon)
+
+    def at(self, observation: Array, goal: Array, horizon: Array) -> Array:
+        return self.network.at(observation, goal, horizon)  # of an action that was taken
+
+    def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
+        return self._masked(observation, self.network.before(observation, goal, horizon))
+
+    def shift(self, values: Array) -> Array:
+        return self.network.shift(values)
+
+    def _masked(self, observation: Array, outputs: Array) -> Array:
+        taken = jax.nn.softmax(self.taken(observation))
+        return jnp.where((taken >= self.share * taken.max())[:, None], outputs, NEVER)
 
 
 class HeadsActorCritic(eqx.Module):
@@ -353,13 +392,19 @@ def build_network(spec: EnvSpec, config: Config, key: Array) -> Any:
         plain = mlp(key, size, outputs)
         return Hazards(plain, horizons) if config.monotone else plain
 
-    if not spec.continuous:
+    def numbered() -> Any:
         if config.method == "d-learning":
             return SampledHorizon(inputs, mlp(key, size, spec.num_actions), 1, step=0)
         if as_input:
             return SampledHorizon(inputs, of_c(key, size, spec.num_actions), horizons)
         shape = (spec.num_actions, horizons)
         return AllHorizons(inputs, of_c(key, size, shape[0] * shape[1]), shape)
+
+    if not spec.continuous:
+        if not config.support:
+            return numbered()
+        behaviour = mlp(jax.random.fold_in(key, 0), inputs.size(), spec.num_actions)
+        return Supported(numbered(), behaviour, spec.goal_size, config.support)
     key_actor, *keys = jax.random.split(key, 1 + config.critics)
     outputs = 1 if as_input else horizons
     critics = tuple(of_c(k, size + len(spec.action_low), outputs) for k in keys)

@@ -42,7 +42,7 @@ def _plain_lines(title: str) -> Callable[[Status], None]:
 
     def show(status: Status) -> None:
         nonlocal last_time, last_row
-        row = status.last_evaluation and status.last_evaluation["episodes"]
+        row = status.last_evaluation and status.last_evaluation["updates"]
         if row == last_row and time.monotonic() - last_time < PLAIN_SECONDS:
             return
         last_time, last_row = time.monotonic(), row
@@ -55,13 +55,14 @@ def _plain_lines(title: str) -> Callable[[Status], None]:
 def describe(status: Status) -> str:
     """The numbers that matter, in one line."""
     count, of = status.counters, status.config.episodes
+    kind = "recorded episodes" if status.config.from_episodes else "episodes"
     parts = [
-        f"{count.episodes}{f'/{of}' if of else ''} episodes",
+        f"{count.episodes}{f'/{of}' if of else ''} {kind}",
         f"{count.env_steps:,} steps",
         f"{status.updates_per_second:,.0f} updates/s",
     ]
     if status.train_success is not None:
         parts.append(f"training goals {100 * status.train_success:.0f} %")
-    if status.last_evaluation:
+    if status.last_evaluation and status.last_evaluation["eval_success"] is not None:
         parts.append(f"test {100 * status.last_evaluation['eval_success']:.1f} %")
     return ", ".join(parts)

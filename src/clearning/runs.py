@@ -46,8 +46,8 @@ from clearning.records import check_name, record_from
 from clearning.types import EnvSpec
 
 METRICS = {
-    "episodes": "episodes collected so far, random ones included",
-    "env_steps": "environment steps taken so far, exploration included",
+    "episodes": "episodes collected so far, random ones included; recorded ones where there are such",
+    "env_steps": "environment steps taken so far, exploration included; or those of the recorded episodes",
     "updates": "gradient updates so far",
     "train_success": "share of the last 100 training episodes that reached a goal they were after",
     "loss": "mean loss over the updates since the last row",
@@ -86,6 +86,8 @@ class Counters:
     new_steps: int = 0
     """Environment steps of the latest iteration."""
     updates: int = 0
+    new_updates: int = 0
+    """Updates of the latest iteration."""
     seconds: float = 0.0
     finished: bool = False
     owes_evaluation: bool = False

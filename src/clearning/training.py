@@ -22,16 +22,18 @@ from clearning.agents import learner_kind
 from clearning.agents.learner import Learner
 from clearning.buffer import Buffer
 from clearning.config import Config
-from clearning.engine import Engine, build_engine, exploration, learning_rate
+from clearning.engine import Engine, build_engine, exploration, learning_rate, observe
 from clearning.envs.external import EnvironmentFailed
 from clearning.errors import ClearningError, UsageError, WriteFailed
 from clearning.evaluate import evaluate
 from clearning.files import check_spec, named_arrays
 from clearning.networks import build_network
+from clearning.recorded import RecordedWorld, Recording, groups
 from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
 from clearning.types import EnvSpec
 
+BUDGETS = ("episodes", "env_steps", "updates")  # of a config, by the names of their counters
 RECENT = 100  # training episodes that "success on training goals" looks back on
 
 
@@ -76,9 +78,13 @@ def run_training(
     network: NetworkBuilder | None = None,
     show: Callable[[Status], None] = lambda status: None,
     log_row: Callable[[dict[str, Any]], None] = lambda row: None,
+    recording: Recording | None = None,
 ) -> Agent:
-    """Train from the start, or from the folder's checkpoint, to the end of the config's budget."""
-    training = Training.start(env, config, seed, folder, network)
+    """Train from the start, or from the folder's checkpoint, to the end of the config's budget.
+
+    A training that starts from recorded episodes collects none; its checkpoint holds them too.
+    """
+    training = Training.start(env, config, seed, folder, network, recording)
     callbacks = callbacks or Callbacks()
     engine = build_engine(env, config)
     base = jax.random.key(seed)
@@ -99,9 +105,9 @@ def run_training(
                 training.buffer, episodes = engine.collect(
                     training.learner, training.buffer, key_collect, epsilon
                 )
-            training.learner = engine.observe(training.learner, episodes)
+            training.learner = observe(training.learner, episodes)
             training.count_episodes(np.asarray(episodes.success), np.asarray(episodes.length))
-            for i in range(training.updates_due() // engine.chunk):
+            for i in range(training.updates_due(engine.chunk) // engine.chunk):
                 key = jax.random.fold_in(key_update, i) if i else key_update
                 training.update(engine, key, jnp.float32(training.progress))
                 times.append(seconds_since(began) / ((i + 1) * engine.chunk))
@@ -144,7 +150,13 @@ class Training:
 
     @classmethod
     def start(
-        cls, env: Any, config: Config, seed: int, folder: RunFolder | None, network: NetworkBuilder | None
+        cls,
+        env: Any,
+        config: Config,
+        seed: int,
+        folder: RunFolder | None,
+        network: NetworkBuilder | None,
+        recording: Recording | None,
     ) -> "Training":
         spec = env.spec
         # Folded in at 2³¹ − 1, which no iteration reaches.
@@ -154,6 +166,12 @@ class Training:
         counters = Counters()
         if folder and folder.checkpoint_file.exists():
             learner, buffer, counters = folder.load_checkpoint(learner, buffer)
+        elif recording:
+            add = jax.jit(ring.add, donate_argnums=0)
+            for episodes in groups(recording):
+                learner, buffer = observe(learner, episodes), add(buffer, episodes)
+            counters.episodes = len(recording.length)
+            counters.env_steps = int(recording.length.sum()) * config.action_repeat
         if folder:
             folder.cut_metrics(counters.metrics_bytes)
         return cls(env, config, folder, network is not None, learner, buffer, counters)
@@ -161,13 +179,15 @@ class Training:
     @property
     def progress(self) -> float:
         """How much of the budget is spent, from 0 to 1."""
-        by_steps = self.counters.env_steps / self.config.env_steps if self.config.env_steps else 0.0
-        by_episodes = self.counters.episodes / self.config.episodes if self.config.episodes else 0.0
-        return min(max(by_episodes, by_steps), 1.0)
+        limits = [getattr(self.config, what) for what in BUDGETS]
+        spent = [getattr(self.counters, what) for what in BUDGETS]
+        return min(max(n / limit for n, limit in zip(spent, limits, strict=True) if limit), 1.0)
 
-    def updates_due(self) -> int:
-        """Updates that the episodes so far call for and that were not made yet."""
+    def updates_due(self, chunk: int) -> int:
+        """Updates that the episodes so far call for and that were not made yet; recorded ones always call."""
         config, count = self.config, self.counters
+        if config.from_episodes:
+            return chunk
         if count.episodes < config.random_episodes:
             return 0
         if not config.updates_per_step:
@@ -180,6 +200,7 @@ class Training:
         count.episodes += len(success)
         count.new_steps = int(length.sum()) * self.config.action_repeat
         count.env_steps += count.new_steps
+        count.new_updates = 0
         count.recent_success = (*count.recent_success, *success.tolist())[-RECENT:]
         count.finished = self.progress >= 1.0
 
@@ -188,6 +209,8 @@ class Training:
         progress = jnp.float32(self.progress)
         self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
         self.counters.updates += engine.chunk
+        self.counters.new_updates += engine.chunk
+        self.counters.finished = self.progress >= 1.0
         if failure := getattr(self.env, "failure", ""):  # the update went by a check that failed
             raise ClearningError(f"{failure}.{self.kept()}")
         losses = np.asarray(metrics["loss"])
@@ -202,35 +225,33 @@ class Training:
         )
 
     def is_due(self, every: int) -> bool:
-        """Whether this iteration crossed a multiple of `every` episodes or steps, or was the last."""
+        """Whether this iteration crossed a multiple of what `every` counts, or was the last."""
         count = self.counters
         if self.config.every_counts == "steps":
             now, before = count.env_steps, count.env_steps - count.new_steps
+        elif self.config.every_counts == "updates":
+            now, before = count.updates, count.updates - count.new_updates
         else:
             now, before = count.episodes, count.episodes - self.config.parallel_envs
         return count.finished or now // every > before // every
 
     def evaluate(self) -> dict[str, Any]:
-        """Run the test set and write a row of metrics."""
+        """Run the test set, if there is an environment, and write a row of metrics."""
         began = time.perf_counter()
         count = self.counters
         count.owes_evaluation = True  # should the environment fail now, resuming begins with this row
-        agent = self.agent()
-        found = evaluate(
-            agent.network,
-            self.env,
-            self.config,
-            own_dial(self.config),
-            optimum=False,
-        ).summary()
+        found = {}
+        if not isinstance(self.env, RecordedWorld):
+            dial = own_dial(self.config)
+            found = evaluate(self.agent().network, self.env, self.config, dial, optimum=False).summary()
         count.seconds += seconds_since(began)
         row = {
             "episodes": count.episodes,
             "env_steps": count.env_steps,
             "updates": int(self.learner.updates),
-            "train_success": float(np.mean(count.recent_success)),
+            "train_success": float(np.mean(count.recent_success)) if count.recent_success else None,
             "loss": float(np.mean(count.losses)) if count.losses else None,
-            **{f"eval_{k}": found[k] for k in ("success", "steps", "distance", "final_distance")},
+            **{f"eval_{k}": found.get(k) for k in ("success", "steps", "distance", "final_distance")},
             "eval_held": found.get("held"),
             "learning_rate": float(learning_rate(self.config, self.progress)),
             "seconds": count.seconds,
@@ -297,7 +318,9 @@ class Training:
 
     def farewell(self, when: str = "") -> str:
         """How far a training came and how to go on; `when` names a moment that is not saved itself."""
-        when = when or f"after {self.counters.episodes} episodes"
+        count = self.counters
+        spent = f"{count.updates} updates" if self.config.from_episodes else f"{count.episodes} episodes"
+        when = when or f"after {spent}"
         if not self.folder:
             return f"Stopped {when}, not saved: no folder."
         return f"Stopped {when}, saved; go on with `clearning resume {self.folder.path}`."
@@ -318,9 +341,10 @@ def refuse_unfit(env: Any, config: Config, network: NetworkBuilder | None = None
     """Settings that cannot work on this environment or machine, told before anything is written."""
     spec = env.spec
     check_spec(spec)
-    if config.buffer_capacity <= config.parallel_envs * (spec.max_episode_steps + 1):
+    collected = 0 if config.from_episodes else config.parallel_envs
+    if config.buffer_capacity <= collected * (spec.max_episode_steps + 1):
         raise UsageError(
-            f"buffer_capacity {config.buffer_capacity} is too small: {config.parallel_envs} episodes of "
+            f"buffer_capacity {config.buffer_capacity} is too small: {collected} episodes of "
             f"{spec.max_episode_steps} steps must fit."
         )
     if config.features in ("scaled", "one-hot", "relative") and _unbounded(spec):
@@ -328,6 +352,8 @@ def refuse_unfit(env: Any, config: Config, network: NetworkBuilder | None = None
             f"features '{config.features}' need bounded observations and goals; {spec.name} has none: "
             f"set features to normalised."
         )
+    if config.support and spec.continuous:
+        raise UsageError(f"support is for numbered actions, and those of {spec.name} are continuous.")
     if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
         raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
     needed, there = _bytes_needed(spec, config, network or build_network), _bytes_of_memory()

@@ -5,11 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from clearning.agents.learner import ADAM, Learner, masked_loss, step_on, target_from
 from clearning.config import Config
 from clearning.core.recursions import Rule
+from clearning.networks import Supported
 from clearning.types import Batch, Metrics, Network
 
 
@@ -23,7 +25,10 @@ def example_loss(rule: Rule, network: Network, target: Network, mask_reached: bo
     outputs = network.at(x.observation, x.goal, network.backed_up(x.horizon))  # (actions, K)
     chosen = jnp.arange(len(outputs)) == x.action
     output = jnp.where(chosen[:, None], outputs, 0.0).sum(0)  # (K,); a look-up would be slow to differentiate
-    return masked_loss(rule, output, example_target(rule, network, target, x), mask_reached, x)
+    loss = masked_loss(rule, output, example_target(rule, network, target, x), mask_reached, x)
+    if isinstance(network, Supported):
+        loss += optax.softmax_cross_entropy_with_integer_labels(network.taken(x.observation), x.action)
+    return loss
 
 
 def example_target(rule: Rule, network: Network, target: Network, x: Batch) -> Array:

@@ -93,6 +93,11 @@ def make_world(config: Config, env: Any = None) -> Any:
         return world
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise UsageError("This is a vector environment: give a single one, or its id and parallel_envs.")
+    if env is None and not config.env and config.from_episodes:
+        raise UsageError(
+            f"There is no environment to test in: this run learned from {config.from_episodes} alone. Its "
+            f"agent answers `clearning ask`, and acts in yours."
+        )
     if env is None and is_gymnasium_id(config.env):
         return ExternalEnv(config.env, config.env_options, *limits)
     world = make(config.env, config.env_options) if env is None else _checked(env)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from clearning.config import Config
 from clearning.errors import UsageError
 from clearning.presets import paper, peers, robots, worlds
-from clearning.presets.robots import gymnasium_defaults
+from clearning.presets.robots import gymnasium_defaults, recorded_defaults
 
-__all__ = ["PEERS", "PRESETS", "describe_preset", "gymnasium_defaults", "preset"]
+__all__ = ["PEERS", "PRESETS", "describe_preset", "gymnasium_defaults", "preset", "recorded_defaults"]
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "frozen-lake": worlds.frozen_lake,

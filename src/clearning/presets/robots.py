@@ -40,6 +40,11 @@ def gymnasium_defaults() -> Config:
     return ROBOT
 
 
+def recorded_defaults() -> Config:
+    """The settings that recorded episodes without an environment start from."""
+    return replace(ROBOT, env="")
+
+
 def fetch_reach() -> Config:
     """FetchReach: the arm's tip to a point, 4,000 steps."""
     return replace(
