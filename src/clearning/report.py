@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -488,8 +489,7 @@ def open_run(folder: RunFolder, dial: Dial | None) -> tuple[Agent, Dial, Any, di
 
 def checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     spec = env.spec
-    state_size = jax.eval_shape(env.initial_state, jax.random.key(0)).shape[0]
-    for values, size, what in ((state, state_size, "state"), (goal, spec.goal_size, "goal")):
+    for values, size, what in ((state, _state_size(env), "state"), (goal, spec.goal_size, "goal")):
         if len(values) != size or not all(map(math.isfinite, values)):
             raise UsageError(f"The {what} of {spec.name} has {size} finite numbers, not {list(values)}.")
     refusal = env.refuse(np.asarray(state, np.float32))
@@ -503,6 +503,11 @@ def checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tup
     if isinstance(env, FrozenLake | MiniMaze) and tuple(end.tolist()) not in cell_numbers(env):
         raise UsageError(f"The goal {list(goal)} is not a free cell.")
     return start, end
+
+
+@lru_cache(maxsize=16)
+def _state_size(env: Any) -> int:
+    return jax.eval_shape(env.initial_state, jax.random.key(0)).shape[0]
 
 
 def cell_numbers(env: FrozenLake | MiniMaze) -> dict[tuple[float, ...], int]:

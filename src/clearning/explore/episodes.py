@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from PIL import Image
 
-from clearning.agent import Agent, check_share
+from clearning.agent import Agent
 from clearning.config import Config
 from clearning.envs import ExternalEnv, make_world
 from clearning.errors import ClearningError, UsageError
@@ -45,13 +45,12 @@ class EpisodeView:
 
     def moments(self, episode: int, alpha: float) -> dict[str, Any]:
         """At each moment of an episode the curve of C over h, and the horizon that the dial picks."""
-        check_share(alpha, "alpha")
         # All episodes at once: one shape, so one compilation serves for all.
-        _, choice = self.agent.act(self._observation, self._goal, alpha=alpha, return_info=True)
+        horizons = self.agent.dialled_horizon(self._observation, self._goal, alpha)
         rows = slice(self._ends[episode] - len(self.films[episode].observation), self._ends[episode])
         return {
             "curves": np.round(self._curves[rows], 4).tolist(),
-            "horizons": choice.horizon[rows].tolist(),
+            "horizons": horizons[rows].tolist(),
             "reached": self.films[episode].reached,
         }
 

@@ -66,12 +66,9 @@ class View:
         state, end = checked_pair(self.env, state_from(self.env, start), goal)
         dial = self._dial(alpha, horizon)
         seen = self._seen(state)
-        picked = horizon
-        if picked is None:
-            picked = self.agent.act(seen, end, alpha=alpha, return_info=True)[1].horizon
         found: dict[str, Any] = {
             "curve": np.round(self.agent.reach_curve(seen, end), 4).tolist(),
-            "horizon": int(picked),
+            "horizon": self.agent.dialled_horizon(seen, end, alpha) if horizon is None else horizon,
         }
         if self._there(state, end):
             return found | {"paths": [{"points": [_rounded(seen)], "reached": True, "dead": False}]}
