@@ -29,7 +29,7 @@ from clearning.files import load_arrays, read_json, read_record, save_arrays, sp
 from clearning.networks import build_network
 from clearning.planning import replayed_states
 from clearning.presets import PRESETS
-from clearning.report import ask
+from clearning.report.questions import ask
 from clearning.reproduce.results import _is_whole
 from clearning.runs import RunFolder
 from clearning.training import refuse_unfit

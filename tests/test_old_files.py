@@ -10,7 +10,8 @@ import pytest
 import clearning
 from clearning import files
 from clearning.errors import ClearningError
-from clearning.report import ask, evaluate_pair, evaluate_runs
+from clearning.report.evaluation import evaluate_pair, evaluate_runs
+from clearning.report.questions import ask
 from clearning.runs import RunFolder
 
 OLD = sorted((Path(__file__).parent / "data").glob("run-*/*"))

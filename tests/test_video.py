@@ -10,7 +10,7 @@ import pytest
 from conftest import run
 from PIL import Image
 
-from clearning import video
+from clearning import recording, video
 from clearning.agent import Agent
 from clearning.config import Config, replace_settings
 from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
@@ -68,7 +68,7 @@ def test_without_an_encoder_it_is_a_gif(name, request, capsys, no_encoder):
     assert len(shown) <= 2 * 3
     assert 0 <= reached <= 2
     with Image.open(folder / "video.gif") as film:
-        assert film.size == (2 * video.SIDE, video.SIDE)
+        assert film.size == (2 * recording.SIDE, recording.SIDE)
     assert not list(folder.glob(".*"))  # no unfinished file is left
 
 
@@ -79,7 +79,7 @@ def test_with_an_encoder_it_is_an_mp4_of_even_pace(lake_run, tmp_path, monkeypat
         @staticmethod
         def write_frames(path, size, fps, **_):
             Path(path).write_bytes(b"film")
-            assert size == (2 * video.SIDE, video.SIDE)
+            assert size == (2 * recording.SIDE, recording.SIDE)
             while True:
                 sent.append((yield))
 
@@ -93,11 +93,11 @@ def test_with_an_encoder_it_is_an_mp4_of_even_pace(lake_run, tmp_path, monkeypat
 
 def test_episodes_end_with_the_horizon_and_repeat_with_the_seed(lake_run):
     agent = Agent.load(lake_run / "agent.safetensors")
-    env = video.rendering_env(agent.config)
+    env = recording.rendering_env(agent.config)
     world = ExternalEnv(env, None, agent.spec.max_episode_steps)
-    begin = video.starts(env, 2, seed=3)
-    assert [s.seed for s in begin] == [s.seed for s in video.starts(env, 2, seed=3)]
-    assert [s.seed for s in begin] != [s.seed for s in video.starts(env, 2, seed=4)]
+    begin = recording.starts(env, 2, seed=3)
+    assert [s.seed for s in begin] == [s.seed for s in recording.starts(env, 2, seed=3)]
+    assert [s.seed for s in begin] != [s.seed for s in recording.starts(env, 2, seed=4)]
     ends: list[bool] = []
     first = list(video.frames(agent, world, begin, Dial(horizon=2), ends=ends))
     again = list(video.frames(agent, world, begin, Dial(horizon=2)))
@@ -135,12 +135,12 @@ def test_a_fixed_horizon_has_no_level():
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_world_of_ours_is_filmed_on_its_test_goals(name):
-    env = video.rendering_env(preset(name))
-    (start,) = video.starts(env, 1, seed=0)
+    env = recording.rendering_env(preset(name))
+    (start,) = recording.starts(env, 1, seed=0)
     seen, _ = env.reset(seed=start.seed, options=start.options)
     assert seen["desired_goal"].tolist() in make_world(preset(name)).test_set().goal.tolist()
-    picture = video._picture(env, name)
-    assert picture.shape == (video.SIDE, video.SIDE, 3)
+    picture = recording.picture(env, name)
+    assert picture.shape == (recording.SIDE, recording.SIDE, 3)
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 3
 
 

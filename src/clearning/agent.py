@@ -115,6 +115,16 @@ class Agent:
             chosen = _masked(chosen, info.abstained)
         return (chosen, info) if return_info else chosen
 
+    def dialled_horizon(self, obs: ArrayLike, goal: ArrayLike, alpha: float | None = None) -> Any:
+        """The horizon that `act` picks by `alpha`, the config's unless given."""
+        s, g, lead = self._pairs(obs, goal)
+        self.require_c()
+        share = self.config.alpha if alpha is None else check_share(alpha, "alpha")
+        return _shaped(self._dialled(s, g, np.float32(share)), lead, int)
+
+    def _dialled(self, s: np.ndarray, g: np.ndarray, alpha: np.float32) -> np.ndarray:
+        return self._run(_horizon_alpha, self._dial_settings(), s, g, alpha)
+
     def greedy(self, s: np.ndarray, g: np.ndarray, horizons: np.ndarray) -> np.ndarray:
         """The best actions of flat batches, each at its own horizon, as learners see them: scaled to [−1, 1]
         where they are continuous."""
@@ -212,7 +222,7 @@ class Agent:
         if abstain_below is not None:
             check_share(abstain_below, "abstain_below")
         dialled = horizons is None
-        at = self._run(_horizon_alpha, self._dial_settings(), s, g, alpha) if dialled else horizons
+        at = self._dialled(s, g, alpha) if dialled else horizons
         probability = self._answers(s, g, lambda curve, rows: _at(curve, at[rows]))
         largest = self._answers(s, g, lambda curve, _: curve.max(-1)) if dialled else probability
         abstained = largest < (abstain_below or 0.0)

@@ -123,13 +123,14 @@ class VideoArgs:
 class ExploreArgs:
     """Look at a run, or at two side by side, on a page in the browser: drag the start, click a goal.
 
-    For frozen lake, mini maze, Dubins' car and cat and mouse; needs the extra `explore`.
+    Frozen lake, mini maze, Dubins' car and cat and mouse have a map; of any other environment a few episodes
+    are recorded, to be seen moment by moment. Needs the extra `explore`.
     """
 
     run: Positional[str]
     """A run folder, or a folder of several seeds, of which the first is shown."""
     run2: Positional[str] = ""
-    """Another on the same map, to compare it with."""
+    """Another in the same world, to compare it with."""
     port: int = 8710
     """The port to listen on; 0 for any that is free."""
     host: str = "127.0.0.1"
@@ -138,6 +139,8 @@ class ExploreArgs:
     """Further host names by which the page may be asked for; all others are refused."""
     open: bool = False
     """Open the page in the browser."""
+    episodes: int = 4
+    """Gymnasium environments: episodes to record, up to 20."""
 
 
 @dataclass(frozen=True)
@@ -343,7 +346,7 @@ def _explore(args: ExploreArgs) -> None:
         if args.open:
             webbrowser.open(url)
 
-    views = open_views([run for run in (args.run, args.run2) if run])
+    views = open_views([run for run in (args.run, args.run2) if run], args.episodes)
     serve(views, args.host, args.port, args.names, ready)
 
 

@@ -174,7 +174,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_name(self.env, "An environment")
+        if self.env:  # recorded episodes need none
+            check_name(self.env, "An environment")
         shares = (self.goal_future, self.goal_episode, self.goal_random, self.goal_nearby)
         _require(all(0 <= p <= 1 for p in shares), "goal shares must lie in 0..1", shares)
         _require(abs(sum(shares) - 1) < 1e-6, "the four goal shares must sum to 1", sum(shares))

@@ -5,8 +5,6 @@ Panel   C against the horizon at the current state, redrawn at every step
 encode  pictures -> MP4 where an encoder is installed, else GIF
 """
 
-import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,18 +20,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from clearning.agent import Agent
-from clearning.config import Config
-from clearning.envs import ENVIRONMENTS, ExternalEnv, make, refuse_foreign_module
-from clearning.envs.external import open_by_name
-from clearning.envs.gymnasium_env import GymnasiumGoalEnv
-from clearning.envs.worker import EnvGroup
+from clearning.envs import ExternalEnv, refuse_foreign_module
 from clearning.errors import ClearningError, UsageError
-from clearning.evaluate import TEST_SEEDS
 from clearning.plots.style import BLACK, BLUE, GREEN, TITLES, VERMILION, styled
+from clearning.recording import SIDE, Start, drawn_world, picture, starts, walk
 from clearning.rollout import Dial, batched_policy, dial_horizon, own_dial
 from clearning.runs import run_folders
 
-SIDE = 640  # pixels: picture and panel are squares of this side
 FPS = 6  # steps shown per second: slow enough to see the curve move
 HOLD = 1.5  # seconds that the end of an episode stays
 LOOK = 0.8  # seconds that its start stays
@@ -42,13 +34,6 @@ SUFFIXES = (".mp4", ".gif")
 
 Frame = tuple[np.ndarray, float]  # uint8 (SIDE, 2 SIDE, 3), and the seconds it is shown
 Look = Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, int]]
-
-
-class Start(NamedTuple):
-    """How an episode begins: `env.reset(seed=..., options=...)`."""
-
-    seed: int
-    options: dict[str, Any] | None = None
 
 
 class Written(NamedTuple):
@@ -91,80 +76,13 @@ def write_video(
         dial = own_dial(agent.config)
     elif dial.horizon > agent.max_horizon:
         raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
-    env = rendering_env(config)
+    world = drawn_world(config, agent)
     try:
-        limits = (config.max_episode_steps or agent.spec.max_episode_steps * config.action_repeat,)
-        world = ExternalEnv(env, None, *limits, config.action_repeat)
         ends: list[bool] = []
-        encode(frames(agent, world, starts(env, episodes, seed), dial, seed, ends, fps), path, fps)
+        encode(frames(agent, world, starts(world.env, episodes, seed), dial, seed, ends, fps), path, fps)
     finally:
-        env.close()
+        world.env.close()
     return Written(path, episodes, sum(ends))
-
-
-# The environment ----------------------------------------------------------------------------------
-
-
-def rendering_env(config: Config) -> gymnasium.Env[Any, Any]:
-    """A config's environment in Gymnasium's form, ready to be drawn."""
-    if config.env in ENVIRONMENTS:
-        return GymnasiumGoalEnv(make(config.env, config.env_options), "rgb_array")
-    if sys.platform == "linux":
-        os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
-    options = {**config.env_options, "render_mode": "rgb_array"}
-    if config.max_episode_steps:
-        options["max_episode_steps"] = config.max_episode_steps
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a render mode that is missing is told below
-        try:
-            env = open_by_name(config.env, options)
-        except TypeError as error:
-            raise UsageError(f"{config.env} cannot be drawn: it takes no render_mode.") from error
-    if "rgb_array" not in env.metadata.get("render_modes", ()):
-        env.close()
-        raise UsageError(f"{config.env} cannot be drawn: it has no render mode 'rgb_array'.")
-    return env
-
-
-def starts(env: gymnasium.Env[Any, Any], count: int, seed: int) -> list[Start]:
-    """The episodes to film: as in evaluation, the first of its fresh ones, or some of the test set."""
-    seeds = TEST_SEEDS * (1 + seed) + np.arange(count)
-    test_set = getattr(getattr(env.unwrapped, "functional", None), "test_set", None)
-    if test_set is None:
-        return [Start(int(s)) for s in seeds]
-    test = test_set()
-    order = np.random.default_rng(seed).permutation(len(test.goal))
-    chosen = np.resize(order, count)  # over again where there are fewer
-    return [
-        Start(int(s), {"state": test.state[i], "goal": test.goal[i]})
-        for s, i in zip(seeds, chosen, strict=True)
-    ]
-
-
-def picture_of(config: Config) -> np.ndarray:
-    """A picture of a config's environment at the start of an episode, uint8 (SIDE, SIDE, 3)."""
-    env = rendering_env(config)
-    try:
-        env.reset(seed=0)
-        return _picture(env, config.env)
-    finally:
-        env.close()
-
-
-def _picture(env: gymnasium.Env[Any, Any], name: str) -> np.ndarray:
-    """The environment's picture, fitted into a white square."""
-    try:
-        image: Any = env.render()
-    except Exception as error:
-        raise ClearningError(f"{name} could not be drawn: {type(error).__name__}: {error}.") from error
-    if not isinstance(image, np.ndarray) or image.ndim != 3:
-        raise ClearningError(f"{name} could not be drawn: its render() gives no picture.")
-    shown = Image.fromarray(np.ascontiguousarray(image[..., :3], np.uint8))
-    scale = SIDE / max(shown.size)
-    shown = shown.resize([round(n * scale) for n in shown.size], Image.Resampling.LANCZOS)
-    square = Image.new("RGB", (SIDE, SIDE), "white")
-    square.paste(shown, ((SIDE - shown.width) // 2, (SIDE - shown.height) // 2))
-    return np.asarray(square)
 
 
 # Episodes -----------------------------------------------------------------------------------------
@@ -182,31 +100,19 @@ def frames(
     """Pictures of episodes, one after another; whether each reached its goal is appended to `ends`."""
     panel = Panel(agent.max_horizon, TITLES.get(agent.spec.name, agent.spec.name), dial)
     look = _looker(agent, dial)
-    policy = batched_policy(agent.network, agent.spec, agent.config, dial, jax.random.key(seed))
-    group = EnvGroup([world.env], world.action_repeat)
-    counts_down = dial.horizon and not dial.receding
-    limit = dial.horizon if counts_down else agent.spec.max_episode_steps
+    act = batched_policy(agent.network, agent.spec, agent.config, dial, jax.random.key(seed))
     for number, start in enumerate(episodes, 1):
-        first, _ = world.env.reset(seed=start.seed, options=start.options)
-        observation = np.asarray(first["observation"], np.float32)
-        goal = np.asarray(first["desired_goal"], np.float32)
-        heading = f"episode {number} of {len(episodes)}"
-        step, over, success = 0, False, False
-        while not over:
+        for step, observation, goal, over, success in walk(agent, world, start, dial, act):
+            heading = f"episode {number} of {len(episodes)}, step {step}"
             curve, horizon = look(observation, goal, step)
-            panel.choose(f"{heading}, step {step}", curve, horizon)
-            yield _join(world, panel), LOOK if step == 0 else 1 / fps
-            action = policy(observation[None], goal[None], step)
-            chosen = agent.spec.in_bounds(action) if agent.spec.continuous else action
-            seen = group.step([0], chosen)
-            observation, step = seen.observation[0], step + 1
-            success = bool(world.reached_now(seen.achieved, seen.desired)[0])
-            over = success or step >= limit or bool(seen.terminated[0] or seen.truncated[0])
-        curve, _ = look(observation, goal, step)
-        panel.end(f"{heading}, step {step}", curve, success)
-        yield _join(world, panel), HOLD
-        if ends is not None:
-            ends.append(success)
+            if over:
+                panel.end(heading, curve, success)
+                yield _join(world, panel), HOLD
+                if ends is not None:
+                    ends.append(success)
+            else:
+                panel.choose(heading, curve, horizon)
+                yield _join(world, panel), LOOK if step == 0 else 1 / fps
 
 
 def _looker(agent: Agent, dial: Dial) -> Look:
@@ -226,7 +132,7 @@ def _looker(agent: Agent, dial: Dial) -> Look:
 
 
 def _join(world: ExternalEnv, panel: "Panel") -> np.ndarray:
-    return np.concatenate([_picture(world.env, world.name), panel.image()], axis=1)
+    return np.concatenate([picture(world.env, world.name), panel.image()], axis=1)
 
 
 # The panel ----------------------------------------------------------------------------------------

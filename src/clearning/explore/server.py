@@ -2,7 +2,8 @@
 
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearning.errors import ClearningError, UsageError
+from clearning.explore.episodes import EpisodeView, describe_episodes
 from clearning.explore.views import View
 from clearning.explore.world import describe_world
 
@@ -36,14 +38,35 @@ HEADERS = {
 }
 
 
-def build_app(views: Sequence[View], names: Iterable[str] = ()) -> Starlette:
+Views = Sequence[View] | Sequence[EpisodeView]
+Answer = Callable[[Request], Awaitable[Response]]
+V = TypeVar("V", View, EpisodeView)
+
+
+def build_app(views: Views, names: Iterable[str] = ()) -> Starlette:
     """The application; `names` are hosts, besides this machine's own, by which it may be asked for."""
+    maps = [v for v in views if isinstance(v, View)]
+    answers = _map_answers(maps) if maps else _episode_answers([v for v in views if not isinstance(v, View)])
+    pages = StaticFiles(packages=[("clearning.explore", "page")], html=True)
+
+    async def first_page(request: Request) -> Response:
+        return await pages.get_response("index.html" if maps else "episodes.html", request.scope)
+
+    return Starlette(
+        routes=[
+            *(Route(f"/api/{name}", endpoint) for name, endpoint in answers.items()),
+            Route("/", first_page),
+            Mount("/", pages),
+        ],
+        middleware=[Middleware(_Guard, names={*LOCAL_NAMES, *(n.lower() for n in names)})],
+        exception_handlers={UsageError: _refused, HTTPException: _no_such_page, Exception: _failed},
+    )
+
+
+def _map_answers(views: Sequence[View]) -> dict[str, Answer]:
+    """The requests of index.html."""
     searching = anyio.Lock()
     world = describe_world(views[0].env) | {"runs": [v.describe() for v in views]}
-
-    async def about(request: Request) -> Response:
-        _asked(request, ())
-        return JSONResponse(world)
 
     async def heat(request: Request) -> Response:
         asked = _asked(request, ("run", "start"))
@@ -72,19 +95,41 @@ def build_app(views: Sequence[View], names: Iterable[str] = ()) -> Starlette:
         found = await run_in_threadpool(view.success, *pair, *_dial(asked), rollouts, _seed(asked))
         return JSONResponse(found)
 
-    answers = {"world": about, "heat": heat, "truth": truth, "paths": paths, "success": success}
-    return Starlette(
-        routes=[
-            *(Route(f"/api/{name}", endpoint) for name, endpoint in answers.items()),
-            Mount("/", StaticFiles(packages=[("clearning.explore", "page")], html=True)),
-        ],
-        middleware=[Middleware(_Guard, names={*LOCAL_NAMES, *(n.lower() for n in names)})],
-        exception_handlers={UsageError: _refused, HTTPException: _no_such_page, Exception: _failed},
-    )
+    return {"world": _about(world), "heat": heat, "truth": truth, "paths": paths, "success": success}
+
+
+def _episode_answers(views: Sequence[EpisodeView]) -> dict[str, Answer]:
+    """The requests of episodes.html."""
+    world = describe_episodes(views)
+
+    def which(asked: dict[str, str]) -> tuple[EpisodeView, int]:
+        view = _view(views, asked)
+        return view, _whole(asked, "episode", 0, len(view.films) - 1, 0)
+
+    async def moments(request: Request) -> Response:
+        asked = _asked(request, ("run", "episode", "alpha"))
+        view, episode = which(asked)
+        return JSONResponse(await run_in_threadpool(view.moments, episode, _alpha(asked)))
+
+    async def picture(request: Request) -> Response:
+        asked = _asked(request, ("run", "episode", "moment"))
+        view, episode = which(asked)
+        shown = view.picture(episode, _whole(asked, "moment", 0, 10**6, 0))
+        return Response(shown, media_type="image/jpeg")
+
+    return {"world": _about(world), "moments": moments, "picture": picture}
+
+
+def _about(world: dict[str, Any]) -> Answer:
+    async def about(request: Request) -> Response:
+        _asked(request, ())
+        return JSONResponse(world)
+
+    return about
 
 
 def serve(
-    views: Sequence[View],
+    views: Views,
     host: str,
     port: int,
     names: Iterable[str] = (),
@@ -201,7 +246,7 @@ def _asked(request: Request, known: Sequence[str]) -> dict[str, str]:
     return dict(given)
 
 
-def _view(views: Sequence[View], asked: dict[str, str]) -> View:
+def _view(views: Sequence[V], asked: dict[str, str]) -> V:
     return views[_whole(asked, "run", 0, len(views) - 1, 0)]
 
 
@@ -213,11 +258,16 @@ def _numbers(asked: dict[str, str], name: str) -> list[float]:
         raise UsageError(f"{name} takes numbers separated by commas, as in {name}=1,0.") from None
 
 
-def _dial(asked: dict[str, str]) -> tuple[float | None, int | None]:
-    alpha = _numbers(asked, "alpha") if "alpha" in asked else [None]
+def _alpha(asked: dict[str, str]) -> float:
+    alpha = _numbers(asked, "alpha")
     if len(alpha) != 1:
         raise UsageError("alpha is one number, as in alpha=0.9.")
-    return alpha[0], _whole(asked, "horizon", 1, 10**6, 1) if "horizon" in asked else None
+    return alpha[0]
+
+
+def _dial(asked: dict[str, str]) -> tuple[float | None, int | None]:
+    horizon = _whole(asked, "horizon", 1, 10**6, 1) if "horizon" in asked else None
+    return _alpha(asked) if "alpha" in asked else None, horizon
 
 
 def _seed(asked: dict[str, str]) -> int:

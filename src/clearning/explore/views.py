@@ -9,12 +9,13 @@ import numpy as np
 from scipy import stats
 
 from clearning.agent import Agent, check_share
-from clearning.envs import CatAndMouse
+from clearning.envs import CatAndMouse, ExternalEnv
 from clearning.envs.cat_and_mouse import exact_reach
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
 from clearning.evaluate import run_episodes, run_horizons
-from clearning.explore.world import by_chance, first_pair, lattice_of, require_map, state_from
+from clearning.explore.episodes import EPISODES, EpisodeView, record
+from clearning.explore.world import by_chance, first_pair, lattice_of, state_from
 from clearning.plots.curves import is_stochastic
 from clearning.report.exact import exact_best
 from clearning.report.opening import checked_pair, complete_dial, open_run
@@ -66,12 +67,9 @@ class View:
         state, end = checked_pair(self.env, state_from(self.env, start), goal)
         dial = self._dial(alpha, horizon)
         seen = self._seen(state)
-        picked = horizon
-        if picked is None:
-            picked = self.agent.act(seen, end, alpha=alpha, return_info=True)[1].horizon
         found: dict[str, Any] = {
             "curve": np.round(self.agent.reach_curve(seen, end), 4).tolist(),
-            "horizon": int(picked),
+            "horizon": self.agent.dialled_horizon(seen, end, alpha) if horizon is None else horizon,
         }
         if self._there(state, end):
             return found | {"paths": [{"points": [_rounded(seen)], "reached": True, "dead": False}]}
@@ -157,28 +155,34 @@ class View:
         return run_episodes(agent.network, self.env, agent.config, dial, seed, states, goals)
 
 
-def open_views(runs: Sequence[str | Path]) -> list[View]:
-    """The views of one run or two of the same world; of a folder of several seeds, the first."""
-    views = []
-    for run in runs:
-        folder = run_folders(run)[0]
-        config, _, record = folder.read()
-        if not record.get("custom_env"):
-            require_map(config.env)
-        agent, _, env, record = open_run(folder, None)
-        views.append(View(str(folder.path), agent, env, record))
-    first, *others = views
+def open_views(
+    runs: Sequence[str | Path], episodes: int = EPISODES
+) -> Sequence[View] | Sequence[EpisodeView]:
+    """The views of one run or two of the same world; of a folder of several seeds, the first.
+
+    Where there is no map, `episodes` of the agent are recorded.
+    """
+    folders = [run_folders(run)[0] for run in runs]
+    opened = [(folder, *open_run(folder, None)) for folder in folders]
+    first, *others = opened
     for other in others:
-        if _world_options(first) != _world_options(other):
+        if _world_options(first[3]) != _world_options(other[3]):
             raise UsageError(
-                f"{first.name} and {other.name} are of different worlds: give two runs on the same map."
+                f"{first[0].path} and {other[0].path} are of different worlds: give two runs in the same one."
             )
-    return views
+    if isinstance(first[3], ExternalEnv):
+        return [
+            EpisodeView(str(folder.path), agent, saved, *record(agent, agent.config, episodes))
+            for folder, agent, _, _, saved in opened
+        ]
+    return [View(str(folder.path), agent, env, saved) for folder, agent, _, env, saved in opened]
 
 
-def _world_options(view: View) -> tuple[str, dict[str, Any]]:
-    shown = {k: v for k, v in vars(view.env).items() if k in type(view.env).__dataclass_fields__}
-    return view.env.spec.name, {k: v for k, v in shown.items() if k not in TRAINING_OPTIONS}
+def _world_options(env: Any) -> tuple[str, dict[str, Any]]:
+    if isinstance(env, ExternalEnv):
+        return env.name, env.options
+    shown = {k: v for k, v in vars(env).items() if k in type(env).__dataclass_fields__}
+    return env.spec.name, {k: v for k, v in shown.items() if k not in TRAINING_OPTIONS}
 
 
 def _as_bytes(curves: np.ndarray) -> np.ndarray:

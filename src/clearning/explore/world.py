@@ -8,7 +8,6 @@ import matplotlib
 import numpy as np
 
 from clearning.envs import (
-    ENVIRONMENTS,
     CatAndMouse,
     DubinsCar,
     FrozenLake,
@@ -50,12 +49,6 @@ class Lattice:
         """Where each goal lies among all points, (n,)."""
         column, row = np.rint((self.goals - np.array(self.low)) / self.step).astype(int).T
         return column * self.rows + row
-
-
-def require_map(name: str) -> None:
-    """Refuse environments that there is no map of."""
-    if name not in ENVIRONMENTS:
-        raise UsageError(f"{name} has no map yet: only {', '.join(ENVIRONMENTS)} can be explored.")
 
 
 def lattice_of(env: Any) -> Lattice:

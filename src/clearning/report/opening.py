@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -79,8 +80,7 @@ def closing(env: Any, episodes: int | None) -> Iterator[None]:
 
 def checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     spec = env.spec
-    state_size = jax.eval_shape(env.initial_state, jax.random.key(0)).shape[0]
-    for values, size, what in ((state, state_size, "state"), (goal, spec.goal_size, "goal")):
+    for values, size, what in ((state, _state_size(env), "state"), (goal, spec.goal_size, "goal")):
         if len(values) != size or not all(map(math.isfinite, values)):
             raise UsageError(f"The {what} of {spec.name} has {size} finite numbers, not {list(values)}.")
     refusal = env.refuse(np.asarray(state, np.float32))
@@ -94,6 +94,11 @@ def checked_pair(env: Any, state: Sequence[float], goal: Sequence[float]) -> tup
     if isinstance(env, FrozenLake | MiniMaze) and tuple(end.tolist()) not in cell_numbers(env.cells):
         raise UsageError(f"The goal {list(goal)} is not a free cell.")
     return start, end
+
+
+@lru_cache(maxsize=16)
+def _state_size(env: Any) -> int:
+    return jax.eval_shape(env.initial_state, jax.random.key(0)).shape[0]
 
 
 def dial_record(dial: Dial) -> dict[str, Any]:

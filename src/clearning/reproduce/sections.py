@@ -15,6 +15,7 @@ from clearning.errors import ClearningError
 from clearning.plots.reach import CAR_HORIZONS
 from clearning.plots.style import save
 from clearning.presets import preset
+from clearning.recording import picture_of
 from clearning.report.tables import paper_results
 from clearning.reproduce.experiments import (
     DISCOUNTS,
@@ -28,7 +29,6 @@ from clearning.reproduce.experiments import (
 from clearning.reproduce.report import Block, Cell, Picture, Section, Table, Text
 from clearning.reproduce.results import Contestant, Results
 from clearning.reproduce.statistics import Difference, Spread, best_or_near
-from clearning.video import picture_of
 
 STRATA = ("easy", "medium", "hard", "all")
 PAPER_NAMES = {"c-learning": "c-learning-td3", "td3": "her-td3"}  # of the methods on robots

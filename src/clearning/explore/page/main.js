@@ -1,7 +1,8 @@
 // Ties the page together: one state, drawn whenever it changes; requests only for what the page cannot know.
 
 import { ask, Latest } from "./api.js";
-import { drawChart, percent } from "./chart.js";
+import { drawChart, percent, steps } from "./chart.js";
+import { addressKeeper, copyLink } from "./link.js";
 import { MapView, told } from "./map.js";
 import { firstState, fromHash, Lattice, snapHeading, toHash } from "./state.js";
 
@@ -142,10 +143,6 @@ function slice(array, h) {
   return array.values.subarray(row * array.goals, (row + 1) * array.goals);
 }
 
-function steps(count) {
-  return `${count} ${count === 1 ? "step" : "steps"}`;
-}
-
 function outcome(paths) {
   const reached = paths.filter((path) => path.reached).length;
   if (paths.length > 1) {
@@ -178,7 +175,7 @@ async function main() {
   const world = await ask("world");
   const lattice = new Lattice(world.lattice);
   let state = fromHash(location.hash, world, lattice);
-  let written;
+  const keepAddress = addressKeeper();
 
   const change = (part) => {
     state = { ...state, ...part };
@@ -189,8 +186,7 @@ async function main() {
       panel.ask(state);
     }
     showControls();
-    clearTimeout(written); // browsers refuse an address that changes too often
-    written = setTimeout(() => history.replaceState(null, "", toHash(state)), 200);
+    keepAddress(toHash(state));
   };
   const moved = (place, what, part) => {
     const to = lattice.nearest(place, what);
@@ -243,13 +239,7 @@ async function main() {
     await Promise.all(panels.map((panel) => panel.measure(state))).catch(fail);
     event.target.disabled = false;
   });
-  element("link").addEventListener("click", async (event) => {
-    const link = new URL(toHash(state), location.href).href;
-    history.replaceState(null, "", link);
-    const copied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
-    event.target.textContent = copied ? "Copied" : "It is in the address bar";
-    setTimeout(() => { event.target.textContent = "Copy link"; }, 1500);
-  });
+  copyLink(element("link"), () => toHash(state));
   window.addEventListener("hashchange", () => change(fromHash(location.hash, world, lattice)));
   change({});
 }

@@ -1,14 +1,8 @@
 // One map: a heat map on a canvas, and over it, in the map's own units, walls, paths, start and goal.
 
-const NAMESPACE = "http://www.w3.org/2000/svg";
-const MARGIN = 0.045; // of the longer side: room for a car or a goal at the edge
+import { svg } from "./svg.js";
 
-export function svg(name, attributes = {}, ...children) {
-  const node = document.createElementNS(NAMESPACE, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
+const MARGIN = 0.045; // of the longer side: room for a car or a goal at the edge
 
 export class MapView {
   // `on` is told of what a person does: start(place), goal(place), heading(degrees), pointer(place or null).
@@ -23,8 +17,7 @@ export class MapView {
     this.box = { x: left - margin, y: bottom - margin, width: right - left + 2 * margin, height: top - bottom + 2 * margin };
     const { x, y, width, height } = this.box;
     this.svg.setAttribute("viewBox", `${x} ${-(y + height)} ${width} ${height}`);
-    // A tall map must not push everything else off the screen.
-    node.style.maxWidth = `min(100%, ${Math.round((72 * width) / height)}vh)`;
+    node.style.setProperty("--ratio", width / height);
     this.unit = this.size / 26; // of markers, where the map has no unit of its own for them
     this.placeCanvas();
     this.svg.append(this.drawWorld());
