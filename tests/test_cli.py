@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from conftest import assert_refused, run
 
-from clearning import report
 from clearning.agent import Agent
 from clearning.cli import main
 from clearning.config import replace_settings
 from clearning.envs import make_world
 from clearning.networks import build_network
 from clearning.presets import PEERS, PRESETS, gymnasium_defaults
+from clearning.report import dials, tables
 from clearning.runs import METRICS, RunFolder
 
 ROBOTS = {"fetch", "hand", "point"}
@@ -207,7 +207,7 @@ def test_the_widest_tables_fit_80_columns(capsys, monkeypatch):
         one["optimal_steps"] = 13.9 + 0.01 * seed
         strata = dict.fromkeys(("easy", "medium", "hard"), one)
         runs.append(one | {"by_stratum": strata, "preset": "dubins-car", "seed": seed, "env_steps": 22_000})
-    report.print_evaluation({"runs": runs, "success_over_seeds": {"interval": [0.99, 1.0]}})
+    tables.print_evaluation({"runs": runs, "success_over_seeds": {"interval": [0.99, 1.0]}})
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.lstrip().startswith("paper") for line in lines) == 4
     assert max(len(line.rstrip()) for line in lines) <= 80
@@ -217,11 +217,11 @@ def test_the_widest_tables_fit_80_columns(capsys, monkeypatch):
 
 def test_horizons_of_the_dial_lie_where_c_rises():
     curve = np.clip(np.arange(1, 51) - 10, 0, 10) / 10
-    found = report.telling_horizons(curve)
+    found = dials.telling_horizons(curve)
     assert (found[0], found[-1]) == (1, 50)
     assert sum(10 <= h <= 20 for h in found) >= 4
-    assert report.telling_horizons(np.zeros(50))[-1] == 50
-    assert report.telling_horizons(np.linspace(0, 1, 3)) == (1, 2, 3)
+    assert dials.telling_horizons(np.zeros(50))[-1] == 50
+    assert dials.telling_horizons(np.linspace(0, 1, 3)) == (1, 2, 3)
 
 
 def test_eval_of_one_pair_stands_beside_the_exact_value(lake_runs, capsys):
