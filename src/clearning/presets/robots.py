@@ -106,10 +106,11 @@ def point_maze_umaze() -> Config:
         env="PointMaze_UMaze-v3",
         env_options={"continuing_task": False},
         action_repeat=6,
-        env_steps=300_000,
+        env_steps=150_000,
+        hidden=(128, 128, 128),
         updates_per_step=0.1,
-        evaluate_every=30_000,
-        checkpoint_every=30_000,
+        evaluate_every=15_000,
+        checkpoint_every=15_000,
     )
 
 
@@ -119,7 +120,7 @@ def point_maze_medium() -> Config:
         point_maze_umaze(),
         env="PointMaze_Medium-v3",
         action_repeat=12,
-        env_steps=1_000_000,
-        evaluate_every=100_000,
-        checkpoint_every=100_000,
+        env_steps=400_000,
+        evaluate_every=40_000,
+        checkpoint_every=40_000,
     )
