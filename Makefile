@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint bench setup results clean
+.PHONY: demo test lint bench chaos soak setup results clean
 
 demo: $(VENV)/.ready
 	$(RUN)/python examples/demo.py
@@ -19,6 +19,16 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.all-extras
 	$(RUN)/python benchmarks/speed.py
+
+# Faults done to real trainings, in at most 20 minutes.
+chaos: $(VENV)/.ready
+	$(RUN)/python benchmarks/chaos.py
+	$(RUN)/python benchmarks/reliability.py
+
+# An hour of training at full speed with its memory watched.
+soak: $(VENV)/.ready
+	$(RUN)/python benchmarks/soak.py
+	$(RUN)/python benchmarks/reliability.py
 
 setup: $(VENV)/.all-extras
 
