@@ -3,7 +3,7 @@
     python benchmarks/soak.py [--minutes 60] [--capacity 200000]
 
 Trains on Dubins' car with 64 episodes at a time until the time is up, and then asks it to stop as Ctrl-C
-would. Its resident memory is read every second. Writes results/reliability/soak.json and docs/images/soak.png.
+would. Its resident memory is read every second. Writes results/reliability/soak.json and its figure.
 """
 
 import argparse
@@ -114,8 +114,8 @@ def main() -> None:
         found,
         [
             f"Dubins' car, 64 episodes at a time, checkpoints and evaluations included. Warm-up is the first "
-            f"{100 * WARM_UP:.0f} % of the time; growth is between the medians of the {100 * WINDOW:.0f} % that "
-            f"follow it and of the last {100 * WINDOW:.0f} %."
+            f"{100 * WARM_UP:.0f} % of the time; growth is between the medians of the {100 * WINDOW:.0f} % "
+            f"that follow it and of the last {100 * WINDOW:.0f} %."
         ],
         figure="images/soak.png",
         seconds=at[kept].round(1).tolist(),
