@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test lint bench fuzz mutation coverage setup results clean
+.PHONY: demo test lint bench chaos fuzz mutation coverage soak setup results clean
 
 demo: $(VENV)/.ready
 	$(RUN)/python examples/demo.py
@@ -20,6 +20,11 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.all-extras
 	$(RUN)/python benchmarks/speed.py
 
+# Faults done to real trainings, in at most 20 minutes, and hostile files.
+chaos: $(VENV)/.ready fuzz
+	$(RUN)/python benchmarks/chaos.py
+	$(RUN)/python benchmarks/reliability.py
+
 # Damaged and hostile files for everything that reads a file; about five minutes.
 fuzz: $(VENV)/.ready
 	$(RUN)/python benchmarks/fuzz.py
@@ -31,6 +36,11 @@ mutation: $(VENV)/.ready
 # The whole test suite, with the lines and branches that it runs counted.
 coverage: $(VENV)/.ready
 	$(RUN)/python benchmarks/coverage_of_tests.py
+
+# An hour of training at full speed with its memory watched.
+soak: $(VENV)/.ready
+	$(RUN)/python benchmarks/soak.py
+	$(RUN)/python benchmarks/reliability.py
 
 setup: $(VENV)/.all-extras
 
