@@ -24,7 +24,7 @@ from PIL import Image
 
 from clearning.agent import Agent
 from clearning.config import Config
-from clearning.envs import ENVIRONMENTS, ExternalEnv, make
+from clearning.envs import ENVIRONMENTS, ExternalEnv, make, require_environment
 from clearning.envs.external import open_by_name
 from clearning.envs.gymnasium_env import GymnasiumGoalEnv
 from clearning.envs.worker import EnvGroup
@@ -106,6 +106,7 @@ def write_video(
 
 def rendering_env(config: Config) -> gymnasium.Env[Any, Any]:
     """A config's environment in Gymnasium's form, ready to be drawn."""
+    require_environment(config)
     if config.env in ENVIRONMENTS:
         return GymnasiumGoalEnv(make(config.env, config.env_options), "rgb_array")
     if sys.platform == "linux":

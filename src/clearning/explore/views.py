@@ -162,7 +162,7 @@ def open_views(runs: Sequence[str | Path]) -> list[View]:
     for run in runs:
         folder = run_folders(run)[0]
         config, _, record = folder.read()
-        if not record.get("custom_env"):
+        if config.env and not record.get("custom_env"):
             require_map(config.env)
         agent, _, env, record = open_run(folder, None)
         views.append(View(str(folder.path), agent, env, record))
