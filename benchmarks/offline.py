@@ -228,8 +228,8 @@ def promise_table(seeds: list[dict[str, Any]]) -> list[str]:
         "## Does C promise too much of actions that the data never took?",
         "",
         f"At states of the data, to any goal, with 2 to 40 steps: what C promises of an action, and how "
-        f"often taking it and then acting by C reaches the goal in time. By how often the data took the action "
-        f"nearby (position and heading within {NEAR}). Means over the seeds; `best action` is what the agent "
+        f"often taking it and then acting by C reaches the goal in time. By how often the data took the "
+        f"action nearby (position and heading within {NEAR}). Means over the seeds; `best action` is what the agent "
         f"would do.",
         "",
         "| method | the data took it | asked | promised | happened | too much |",

@@ -265,7 +265,7 @@ def test_settings_that_recorded_episodes_cannot_serve():
     recording = Recording("x", np.zeros((2, 1)), np.zeros(1, int), np.ones(1, int), np.zeros((2, 1)))
     with pytest.raises(clearning.UsageError, match="naive-q"):
         offline_settings(preset("naive-q/dubins-car"), recording, DubinsCar().spec)
-    with pytest.raises(clearning.UsageError, match="give the environment .* or --reached-within"):
+    with pytest.raises(clearning.UsageError, match=r"give the environment .* or --reached-within"):
         world_of(recording, 0.0)
     with pytest.raises(clearning.ClearningError, match="no achieved_goal"):
         world_of(recording._replace(achieved_goal=None), 0.5)
@@ -413,7 +413,7 @@ def test_commands_on_a_run_without_an_environment(walked, capsys):
 
 
 def test_actions_never_taken_count_as_failing(tmp_path):
-    """In cell 3 nobody ever went right: with support, C of going right there is 0, elsewhere it is learned."""
+    """In cell 3 nobody ever went right: with support, C of going right is 0 there and nowhere else."""
     file = clearning.save_episodes(tmp_path / "walks.npz", walks(never=(3, 1)))
     agent = clearning.train(from_episodes=file, support=0.3, quiet=True, **SMALL | {"updates": 300})
     logits = np.stack([agent.network.curve(np.float32([s]), np.float32([6])) for s in range(CELLS)])
