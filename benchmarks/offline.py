@@ -63,7 +63,7 @@ def one_seed(seed: int, updates: int, folder: Path) -> dict[str, Any]:
     record: dict[str, Any] = {"seed": seed, "data": describe(data), "methods": {}}
     for name, (preset, settings) in METHODS.items():
         out = folder / name.replace(",", "").replace(" ", "-")
-        how = dict(out=out, from_episodes=file, updates=updates, every_counts="updates")
+        how = {"out": out, "from_episodes": file, "updates": updates, "every_counts": "updates"}
         agent = trained(preset, seed, **how, evaluate_every=updates // 4, checkpoint_every=1_000, **settings)
         summary = evaluate(agent.network, ENV, agent.config, own_dial(agent.config), optimum=False).summary()
         record["methods"][name] = summary
@@ -209,8 +209,8 @@ def page(record: dict[str, Any]) -> str:
         f"`{record['command']}`; numbers in [offline.json](offline.json).",
         "",
         f"Dubins' car from {EPISODES:,} recorded episodes, {EPISODES // 2:,} of them random (which reach "
-        f"{kinds[0]} of their goals) and {EPISODES // 2:,} of an agent after {HALF_TRAINED} episodes with random "
-        f"actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates, no step in the "
+        f"{kinds[0]} of their goals) and {EPISODES // 2:,} of an agent after {HALF_TRAINED} episodes, with "
+        f"random actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates, no step in the "
         f"environment but for the test on its 192 goals.",
         "",
         f"| method | success, mean ± std of {len(seeds)} seed{'s' * (len(seeds) > 1)} | every seed |",
@@ -227,9 +227,9 @@ def promise_table(seeds: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## Does C promise too much of actions that the data never took?",
         "",
-        f"At states of the data, to any goal, with 2 to 40 steps: what C promises of an action, and how often "
-        f"taking it and then acting by C reaches the goal in time. By how often the data took the action "
-        f"nearby (position and heading within {NEAR}). Means over the seeds; `best action` is what the agent "
+        f"At states of the data, to any goal, with 2 to 40 steps: what C promises of an action, and how "
+        f"often taking it and then acting by C reaches the goal in time. By how often the data took the "
+        f"action nearby (position and heading within {NEAR}). Means over the seeds; `best action` is what the agent "
         f"would do.",
         "",
         "| method | the data took it | asked | promised | happened | too much |",

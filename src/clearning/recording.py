@@ -16,7 +16,7 @@ from PIL import Image
 
 from clearning.agent import Agent
 from clearning.config import Config
-from clearning.envs import ENVIRONMENTS, ExternalEnv, make
+from clearning.envs import ENVIRONMENTS, ExternalEnv, make, require_environment
 from clearning.envs.external import open_by_name
 from clearning.envs.gymnasium_env import GymnasiumGoalEnv
 from clearning.envs.worker import EnvGroup
@@ -67,6 +67,7 @@ def walk(agent: Agent, world: ExternalEnv, start: Start, dial: Dial, act: ActAt)
 
 def rendering_env(config: Config) -> gymnasium.Env[Any, Any]:
     """A config's environment in Gymnasium's form, ready to be drawn."""
+    require_environment(config)
     if config.env in ENVIRONMENTS:
         return GymnasiumGoalEnv(make(config.env, config.env_options), "rgb_array")
     if sys.platform == "linux":

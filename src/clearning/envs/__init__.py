@@ -36,6 +36,7 @@ __all__ = [
     "make",
     "make_world",
     "refuse_foreign_module",
+    "require_environment",
 ]
 
 ENVIRONMENTS = {
@@ -93,11 +94,8 @@ def make_world(config: Config, env: Any = None) -> Any:
         return world
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise UsageError("This is a vector environment: give a single one, or its id and parallel_envs.")
-    if env is None and not config.env and config.from_episodes:
-        raise UsageError(
-            f"There is no environment to test in: this run learned from {config.from_episodes} alone. Its "
-            f"agent answers `clearning ask`, and acts in yours."
-        )
+    if env is None:
+        require_environment(config)
     if env is None and is_gymnasium_id(config.env):
         return ExternalEnv(config.env, config.env_options, *limits)
     world = make(config.env, config.env_options) if env is None else _checked(env)
@@ -105,6 +103,15 @@ def make_world(config: Config, env: Any = None) -> Any:
         if getattr(config, setting) != plain:
             raise UsageError(f"{setting} is for Gymnasium environments; {world.spec.name} has its own steps.")
     return world
+
+
+def require_environment(config: Config) -> None:
+    """Refuse what needs an environment where episodes were recorded without one."""
+    if config.from_episodes and not config.env:
+        raise UsageError(
+            f"There is no environment to test in: this run learned from {config.from_episodes} alone. Its "
+            f"agent answers `clearning ask`, and acts in yours."
+        )
 
 
 def _checked(env: Any) -> Any:
