@@ -100,7 +100,10 @@ def measure(run: Path, moves: int) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as the table in docs/explore.md."""
-    lines = ["| world | moved | median, ms | 90th percentile, ms | an empty frame, ms |", "|---|---|---|---|---|"]
+    lines = [
+        "| world | moved | median, ms | 90th percentile, ms | an empty frame, ms |",
+        "|---|---|---|---|---|",
+    ]
     names = ("world", "what", "median_ms", "p90_ms", "empty_frame_ms")
     return "\n".join(lines + ["| " + " | ".join(str(row[n]) for n in names) + " |" for row in rows])
 

@@ -49,4 +49,3 @@ def browser() -> Iterator[Any]:
 def load() -> str:
     """How busy the machine was, for the record."""
     return f"{os.getloadavg()[0]:.1f} runnable on {os.cpu_count()} cores"
-

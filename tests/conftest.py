@@ -6,14 +6,22 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["NPROC"] = "1"  # of XLA's threads: with more, equal bits are not promised
 
+from pathlib import Path
+
+import jax
 import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from clearning.agent import Agent
 from clearning.cli import main
+from clearning.config import Config
 from clearning.core.tabular import FiniteMDP
+from clearning.envs import make_world
+from clearning.networks import build_network
+from clearning.runs import RunFolder
 
 # The same examples on every run. `pytest --hypothesis-profile=explore` looks for new ones.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -75,6 +83,14 @@ def finite_mdps(
     goals = draw(st.integers(1, 3))
     reached = np.eye(n, dtype=bool) if goals_are_states else draw(hnp.arrays(np.bool_, (n, goals)))
     return FiniteMDP(table, reached, dead)
+
+
+def untrained_run(folder: Path, config: Config, preset: str | None = None, seed: int = 0) -> Path:
+    """A run folder whose agent has learned nothing."""
+    run, spec = RunFolder(folder), make_world(config).spec
+    run.create(config, seed, preset, {"custom_env": False, "custom_network": False})
+    Agent(build_network(spec, config, jax.random.key(seed)), spec, config).save(run.agent_file)
+    return folder
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:

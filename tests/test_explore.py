@@ -5,7 +5,6 @@ import time
 import warnings
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,18 +16,17 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would like another package than httpx, and still works with it
     from starlette.testclient import TestClient
 
-from clearning.agent import Agent
+from conftest import untrained_run
+
 from clearning.cli import main
 from clearning.config import replace_settings
-from clearning.envs import DubinsCar, make_world
+from clearning.envs import DubinsCar
 from clearning.envs.cat_and_mouse import exact_reach, exact_success, risk
 from clearning.envs.search import fewest_steps
 from clearning.errors import ClearningError, UsageError
 from clearning.explore.server import HEADERS, _listen, build_app
 from clearning.explore.views import SAMPLES, SEARCH_CELL, View, open_views
-from clearning.networks import build_network
-from clearning.presets import PEERS, PRESETS
-from clearning.runs import RunFolder
+from clearning.presets import PEERS, PRESETS, gymnasium_defaults
 
 WORLDS = ("frozen-lake", "mini-maze", "dubins-car", "cat-and-mouse")
 STARTS = {"frozen-lake": "1,0", "mini-maze": "6,6", "dubins-car": "7.5,7.5,90", "cat-and-mouse": "1,5"}
@@ -40,11 +38,7 @@ HOSTILE = '<img src=x onerror=alert(1)> & "run"'
 def untrained(folder: Path, preset: str, seed: int = 0, **settings) -> Path:
     """A run folder with a small network that has learned nothing."""
     known = {"hidden": (16,), "max_horizon": HORIZONS, "actor_heads": 1} | settings
-    config = replace_settings(PRESETS[preset](), known)
-    run, spec = RunFolder(folder), make_world(config).spec
-    run.create(config, seed, preset, {"custom_env": False, "custom_network": False})
-    Agent(build_network(spec, config, jax.random.key(seed)), spec, config).save(run.agent_file)
-    return folder
+    return untrained_run(folder, replace_settings(PRESETS[preset](), known), preset, seed)
 
 
 @pytest.fixture(scope="module")
@@ -347,16 +341,9 @@ def test_what_cannot_be_explored_is_refused(tmp_path, runs):
         open_views([runs["mini-maze"], untrained(tmp_path / "skids", "mini-maze", **options)])
     assert open_views([runs["mini-maze"], untrained(tmp_path / "starts", "mini-maze",
                                                     env_options={"random_starts": True})])  # fmt: skip
-    gymnasium = RunFolder(tmp_path / "fetch")
-    gymnasium.create(PRESETS["fetch-reach"](), 0, "fetch-reach", {})
-    with pytest.raises(UsageError, match=r"FetchReach-v4 has no map yet: only frozen-lake, .* explored"):
-        open_views([gymnasium.path])
-    config = PEERS["her"](PRESETS["mini-maze"]())
-    peer, spec = RunFolder(tmp_path / "her"), make_world(config).spec
-    peer.create(config, 0, "her/mini-maze", {"custom_env": False})
-    Agent(build_network(spec, config, jax.random.key(0)), spec, config).save(peer.agent_file)
+    her = untrained_run(tmp_path / "her", PEERS["her"](PRESETS["mini-maze"]()), "her/mini-maze")
     with pytest.raises(UsageError, match="has not learned how surely"):
-        open_views([peer.path])
+        open_views([her])
 
 
 def test_the_command_line_says_what_is_wrong(runs, capsys):
@@ -399,3 +386,58 @@ def test_the_map_of_the_cat_has_its_risk(clients):
     told = clients["cat-and-mouse"].get("/api/world").json()
     (radius, percent), *_ = told["cat"]["rings"]
     assert 100 * float(risk(jnp.array([5.0 + radius, 5.0]))) == pytest.approx(percent)
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory):
+    """Two recorded episodes of an environment without a map."""
+    settings = {"env": "point_goal:PointGoal-v0", "hidden": (16,), "max_horizon": HORIZONS, "processes": 1}
+    config = replace_settings(gymnasium_defaults(), settings)
+    return open_views([untrained_run(tmp_path_factory.mktemp("film") / "run", config)], episodes=2)[0]
+
+
+def test_moments_are_what_the_agent_says_of_what_was_recorded(film):
+    asked = client(film)
+    told = asked.get("/api/world").json()["runs"][0]
+    assert told["without_pictures"] == ""
+    assert len(told["episodes"]) == 2
+    for episode, (about, kept) in enumerate(zip(told["episodes"], film.films, strict=True)):
+        assert about == {"steps": len(kept.observation) - 1, "reached": kept.reached}
+        found = asked.get("/api/moments", params={"episode": episode, "alpha": 0.7}).json()
+        curves = film.agent.reach_curve(kept.observation, kept.goal)
+        np.testing.assert_allclose(found["curves"], curves, atol=1e-4)
+        _, choice = film.agent.act(kept.observation, kept.goal, alpha=0.7, return_info=True)
+        assert found["horizons"] == choice.horizon.tolist()
+        pictures = [
+            asked.get("/api/picture", params={"episode": episode, "moment": i})
+            for i in range(about["steps"] + 1)
+        ]
+        assert all(p.headers["content-type"] == "image/jpeg" for p in pictures)
+        assert len({p.content for p in pictures}) > 1
+    assert "episodes.js" in asked.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("moments", {"episode": "0"}, "alpha takes numbers"),
+        ("moments", {"episode": "0", "alpha": "2"}, "alpha must lie in (0, 1]"),
+        ("moments", {"episode": "2", "alpha": "0.9"}, "episode must be a whole number in 0..1"),
+        ("moments", {"run": "1", "alpha": "0.9"}, "run must be a whole number in 0..0"),
+        ("picture", {"episode": "0", "moment": "99"}, "Episode 0 has no picture 99: its moments are 0.."),
+        ("picture", {"episode": "0", "moment": "-1"}, "moment must be a whole number"),
+        ("picture", {"frame": "0"}, "There is no parameter 'frame'"),
+    ],
+)
+def test_bad_questions_about_episodes_are_refused(film, name, parameters, words):
+    response = client(film).get(f"/api/{name}", params=parameters)
+    assert (response.status_code, words in response.json()["error"]) == (400, True)
+    assert client(film).get("/api/heat").status_code == 404  # there is no map
+
+
+def test_episodes_of_other_worlds_do_not_go_together(tmp_path, film):
+    other = replace_settings(film.agent.config, {"env_options": {"drawable": False}})
+    with pytest.raises(UsageError, match="different worlds"):
+        open_views([film.name, untrained_run(tmp_path / "other", other)])
+    with pytest.raises(UsageError, match=r"--episodes must be in 1\.\.20, not 0"):
+        open_views([film.name], episodes=0)

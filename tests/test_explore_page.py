@@ -8,21 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-import jax
 import pytest
 
 pytest.importorskip("playwright")
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("uvicorn")
+import uvicorn
+from conftest import untrained_run
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from clearning.agent import Agent
 from clearning.config import replace_settings
-from clearning.envs import make_world
 from clearning.explore.server import _listen, build_app
 from clearning.explore.views import open_views
-from clearning.networks import build_network
 from clearning.presets import PRESETS, gymnasium_defaults
-from clearning.runs import RunFolder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "<img src=x onerror=alert(1)> & 'run'"
@@ -35,11 +32,7 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium is installed")
 
 def untrained(folder: Path, settings: dict, preset: str | None = None, seed: int = 0) -> Path:
     config = PRESETS[preset]() if preset else gymnasium_defaults()
-    config = replace_settings(config, TINY | settings)
-    run, spec = RunFolder(folder), make_world(config).spec
-    run.create(config, seed, preset, {"custom_env": False, "custom_network": False})
-    Agent(build_network(spec, config, jax.random.key(seed)), spec, config).save(run.agent_file)
-    return folder
+    return untrained_run(folder, replace_settings(config, TINY | settings), preset, seed)
 
 
 @contextmanager

@@ -4,30 +4,20 @@ import json
 import re
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
-from conftest import run
+from conftest import run, untrained_run
 from PIL import Image
 
 from clearning import recording, video
 from clearning.agent import Agent
-from clearning.config import Config, replace_settings
+from clearning.config import replace_settings
 from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
-from clearning.networks import build_network
 from clearning.presets import gymnasium_defaults, preset
 from clearning.rollout import Dial
-from clearning.runs import RunFolder
 
 TINY = {"hidden": (8,), "max_horizon": 10}
 POINT = {"env": "point_goal:PointGoal-v0", "processes": 1, "parallel_envs": 2, "test_episodes": 4}
-
-
-def untrained_run(path: Path, config: Config) -> Path:
-    run, spec = RunFolder(path), make_world(config).spec
-    run.create(config, 0, None, {"custom_env": False, "custom_network": False})
-    Agent(build_network(spec, config, jax.random.key(0)), spec, config).save(run.agent_file)
-    return path
 
 
 @pytest.fixture(scope="module")

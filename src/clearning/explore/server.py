@@ -10,7 +10,6 @@ import anyio
 import numpy as np
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -26,6 +25,7 @@ from clearning.explore.world import describe_world
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ROLLOUTS = 1000
+AT_ONCE = 4  # answers under way: more would only slow each other down and fill the memory
 MOST_ROLLOUTS = 10_000
 HEADERS = {
     # Nothing from elsewhere is loaded, nothing inline is run, and no other site may show or read the page.
@@ -65,13 +65,13 @@ def build_app(views: Views, names: Iterable[str] = ()) -> Starlette:
 
 def _map_answers(views: Sequence[View]) -> dict[str, Answer]:
     """The requests of index.html."""
-    searching = anyio.Lock()
+    searching, compute = anyio.Lock(), _computer()
     world = describe_world(views[0].env) | {"runs": [v.describe() for v in views]}
 
     async def heat(request: Request) -> Response:
         asked = _asked(request, ("run", "start"))
         view, start = _view(views, asked), _numbers(asked, "start")
-        return _array(await run_in_threadpool(view.heat, start))
+        return _array(await compute(view.heat, start))
 
     async def truth(request: Request) -> Response:
         asked = _asked(request, ("run", "start"))
@@ -79,12 +79,12 @@ def _map_answers(views: Sequence[View]) -> dict[str, Answer]:
         async with searching:  # one at a time: each may take seconds
             if await request.is_disconnected():  # the start was moved on while this one waited
                 return Response(status_code=204)
-            return _array(await run_in_threadpool(view.truth, start))
+            return _array(await compute(view.truth, start))
 
     async def paths(request: Request) -> Response:
         asked = _asked(request, ("run", "start", "goal", "alpha", "horizon", "seed"))
         pair = _numbers(asked, "start"), _numbers(asked, "goal")
-        found = await run_in_threadpool(_view(views, asked).paths, *pair, *_dial(asked), _seed(asked))
+        found = await compute(_view(views, asked).paths, *pair, *_dial(asked), _seed(asked))
         return JSONResponse(found)
 
     async def success(request: Request) -> Response:
@@ -92,7 +92,7 @@ def _map_answers(views: Sequence[View]) -> dict[str, Answer]:
         pair = _numbers(asked, "start"), _numbers(asked, "goal")
         rollouts = _whole(asked, "rollouts", 1, MOST_ROLLOUTS, ROLLOUTS)
         view = _view(views, asked)
-        found = await run_in_threadpool(view.success, *pair, *_dial(asked), rollouts, _seed(asked))
+        found = await compute(view.success, *pair, *_dial(asked), rollouts, _seed(asked))
         return JSONResponse(found)
 
     return {"world": _about(world), "heat": heat, "truth": truth, "paths": paths, "success": success}
@@ -100,7 +100,7 @@ def _map_answers(views: Sequence[View]) -> dict[str, Answer]:
 
 def _episode_answers(views: Sequence[EpisodeView]) -> dict[str, Answer]:
     """The requests of episodes.html."""
-    world = describe_episodes(views)
+    world, compute = describe_episodes(views), _computer()
 
     def which(asked: dict[str, str]) -> tuple[EpisodeView, int]:
         view = _view(views, asked)
@@ -109,7 +109,7 @@ def _episode_answers(views: Sequence[EpisodeView]) -> dict[str, Answer]:
     async def moments(request: Request) -> Response:
         asked = _asked(request, ("run", "episode", "alpha"))
         view, episode = which(asked)
-        return JSONResponse(await run_in_threadpool(view.moments, episode, _alpha(asked)))
+        return JSONResponse(await compute(view.moments, episode, _alpha(asked)))
 
     async def picture(request: Request) -> Response:
         asked = _asked(request, ("run", "episode", "moment"))
@@ -118,6 +118,12 @@ def _episode_answers(views: Sequence[EpisodeView]) -> dict[str, Answer]:
         return Response(shown, media_type="image/jpeg")
 
     return {"world": _about(world), "moments": moments, "picture": picture}
+
+
+def _computer() -> Callable[..., Awaitable[Any]]:
+    """Calls functions in threads, a few at a time; the others wait their turn."""
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+    return lambda function, *given: anyio.to_thread.run_sync(function, *given, limiter=limiter)
 
 
 def _about(world: dict[str, Any]) -> Answer:
