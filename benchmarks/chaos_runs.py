@@ -151,7 +151,8 @@ def check_last_good(folder: Path) -> int:
     """The checkpoint on disk is whole; how many updates it holds."""
     _, record = load_arrays(folder / "checkpoint.safetensors")  # checks its digest
     load_arrays(folder / "agent.safetensors")
-    require((folder / "metrics.csv").read_bytes()[-1:] in (b"\n", b""), "half a row of metrics")
+    metrics = folder / "metrics.csv"
+    require(not metrics.exists() or metrics.read_bytes()[-1:] == b"\n", "half a row of metrics")
     return record["counters"]["updates"]
 
 

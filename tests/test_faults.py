@@ -233,6 +233,15 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(whole):
     assert (whole / ".notes.txt").exists()
 
 
+def test_rows_that_are_missing_are_not_passed_over(whole):
+    lines = (whole / "metrics.csv").read_text().splitlines(keepends=True)
+    (whole / "metrics.csv").write_text("".join(lines[:-1]))
+    with pytest.raises(ClearningError, match="lacks rows that were there at the checkpoint"):
+        clearning.resume(whole, quiet=True)
+    (whole / "metrics.csv").unlink()
+    clearning.resume(whole, quiet=True)
+
+
 # Signals and clocks -----------------------------------------------------------------------------------
 
 
