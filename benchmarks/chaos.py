@@ -34,6 +34,7 @@ WORLDS = {
     "robot": ("FetchReach", ["--env", "chaos_worlds:Breaking-v0"], FETCH, WORKERS | ANYWHERE),
 }
 KILLS_A_RUN = 10
+FOR_KILLS = 0.7  # of the time at most; the rest is for the other faults
 SAME = "the same bits"
 
 
@@ -41,13 +42,14 @@ class Harness:
     """What was done until when, and what came of it."""
 
     def __init__(self, minutes: float, seed: int):
-        self.deadline, self.rng = time.monotonic() + 60 * minutes, random.Random(seed)
+        self.began, self.seconds, self.rng = time.monotonic(), 60 * minutes, random.Random(seed)
         self.lines: list[dict[str, str]] = []
         self.notes: list[str] = []
         self.moments: Counter[str] = Counter()
 
-    def over(self) -> bool:
-        return time.monotonic() > self.deadline
+    def over(self, share: float = 1.0) -> bool:
+        """Whether the time, or a share of it, is up."""
+        return time.monotonic() - self.began > share * self.seconds
 
     def tell(self, what: str, value: str, mark: str) -> None:
         print(f"{what}: {value}", flush=True)
@@ -71,9 +73,9 @@ class Harness:
     def kills(self, world: World, wanted: int) -> None:
         """Runs that are killed up to ten times each, four of ten in the middle of writing a file."""
         done, same, wrong = 0, 0, []
-        while done < wanted and not self.over():
+        while done < wanted and not self.over(FOR_KILLS):
             folder, killed, moment = world.new_folder(), 0, "begin"
-            while moment and killed < KILLS_A_RUN and done < wanted and not self.over():
+            while moment and killed < KILLS_A_RUN and done < wanted and not self.over(FOR_KILLS):
                 moment = kill_once(world, folder, self.rng, forced=self.rng.random() < 0.4)
                 self.moments[moment] += bool(moment)
                 killed += bool(moment)
@@ -142,8 +144,8 @@ def main() -> None:
         world = World(title, [*what], settings, options.out.resolve() / name, options.seed)
         harness = Harness(options.minutes / len(options.worlds), options.seed)
         harness.undisturbed(world)
-        harness.faults(world, faults)
         harness.kills(world, kills)
+        harness.faults(world, faults)
         option = "kills" if name == "lake" else "robot-kills"
         minutes = f"{options.minutes / len(options.worlds):g}"
         command = f"python benchmarks/chaos.py --worlds {name} --minutes {minutes} --{option} {kills}"
