@@ -1,11 +1,11 @@
 """Faults done to real trainings, each of which must end with the bits of an undisturbed one: `make chaos`.
 
-    python benchmarks/chaos.py [--minutes 20] [--kills 100] [--robot-kills 20] [--seed 0]
+    python benchmarks/chaos.py [--worlds lake robot] [--minutes 20] [--kills 100] [--robot-kills 20]
 
 Two small trainings, one on frozen lake (JAX) and one on FetchReach (MuJoCo, four environments in two
 processes), are first run undisturbed. Then they are killed, filled up, made read-only and so on, and gone on
-with by the command that a user would type. What came of it is written to results/reliability/faults.json.
-When the time is up, what was not done is left out, and said to be.
+with by the command that a user would type. What came of it is written to results/reliability/. When the time
+is up, what was not done is left out, and said to be.
 """
 
 import argparse
@@ -26,10 +26,15 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 from chaos_faults import ANYWHERE, NEEDS_ROOT, WORKERS, Fault
-from chaos_runs import FETCH, LAKE, Process, World, Wrong, kill_once, run_to_the_end
+from chaos_runs import FETCH, LAKE, Process, World, kill_once, run_to_the_end
 from reliability import measured, write_record
 
+WORLDS = {
+    "lake": ("frozen lake", ["frozen-lake"], LAKE, ANYWHERE),
+    "robot": ("FetchReach", ["--env", "chaos_worlds:Breaking-v0"], FETCH, WORKERS | ANYWHERE),
+}
 KILLS_A_RUN = 10
+FOR_KILLS = 0.7  # of the time at most; the rest is for the other faults
 SAME = "the same bits"
 
 
@@ -37,13 +42,14 @@ class Harness:
     """What was done until when, and what came of it."""
 
     def __init__(self, minutes: float, seed: int):
-        self.deadline, self.rng = time.monotonic() + 60 * minutes, random.Random(seed)
+        self.began, self.seconds, self.rng = time.monotonic(), 60 * minutes, random.Random(seed)
         self.lines: list[dict[str, str]] = []
         self.notes: list[str] = []
         self.moments: Counter[str] = Counter()
 
-    def over(self) -> bool:
-        return time.monotonic() > self.deadline
+    def over(self, share: float = 1.0) -> bool:
+        """Whether the time, or a share of it, is up."""
+        return time.monotonic() - self.began > share * self.seconds
 
     def tell(self, what: str, value: str, mark: str) -> None:
         print(f"{what}: {value}", flush=True)
@@ -67,9 +73,9 @@ class Harness:
     def kills(self, world: World, wanted: int) -> None:
         """Runs that are killed up to ten times each, four of ten in the middle of writing a file."""
         done, same, wrong = 0, 0, []
-        while done < wanted and not self.over():
+        while done < wanted and not self.over(FOR_KILLS):
             folder, killed, moment = world.new_folder(), 0, "begin"
-            while moment and killed < KILLS_A_RUN and done < wanted and not self.over():
+            while moment and killed < KILLS_A_RUN and done < wanted and not self.over(FOR_KILLS):
                 moment = kill_once(world, folder, self.rng, forced=self.rng.random() < 0.4)
                 self.moments[moment] += bool(moment)
                 killed += bool(moment)
@@ -84,7 +90,7 @@ class Harness:
         )
         self.tell(f"{world.name}: kill -9, each run gone on with to its end", value, f"{wanted}, all {SAME}")
 
-    def record(self, command: str) -> None:
+    def record(self, world: World, name: str, command: str) -> None:
         inside = sum(n for moment, n in self.moments.items() if "file" in moment)
         kinds = ", ".join(f"{moment} {n}" for moment, n in sorted(self.moments.items()) if moment)
         notes = [
@@ -97,14 +103,15 @@ class Harness:
             "compiled programs on disk; the undisturbed run compiles its own where there are none yet.",
             *self.notes,
         ]
-        in_a_child(lambda: write_record("faults", "Faults", command, self.lines, notes))
+        name = "faults" if name == "lake" else f"faults-{name}"
+        in_a_child(lambda: write_record(name, f"Faults: {world.name}", command, self.lines, notes))
 
 
 def outcome(run: Callable[[], None]) -> str:
     try:
         run()
-    except Wrong as error:
-        return f"WRONG: {error}"
+    except Exception as error:
+        return f"WRONG: {error!r}"
     return SAME
 
 
@@ -121,7 +128,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--minutes", type=float, default=20.0, help="for both worlds together")
+    parser.add_argument("--worlds", nargs="+", choices=list(WORLDS), default=list(WORLDS))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--robot-kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -129,23 +137,22 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     shutil.rmtree(options.out, ignore_errors=True)
-    out, harness = options.out.resolve(), Harness(options.minutes, options.seed)
-    command = f"python benchmarks/chaos.py --minutes {options.minutes:g} --kills {options.kills}"
-    command += f" --robot-kills {options.robot_kills} --seed {options.seed}"
-
-    lake = World("frozen lake", ["frozen-lake"], LAKE, out / "lake", options.seed)
-    harness.undisturbed(lake)
-    harness.faults(lake, ANYWHERE)
-    harness.kills(lake, options.kills)
-    harness.record(command)
-    robot = World("FetchReach", ["--env", "chaos_worlds:Breaking-v0"], FETCH, out / "robot", options.seed)
-    harness.undisturbed(robot)
-    harness.faults(robot, WORKERS)
-    harness.kills(robot, options.robot_kills)
-    harness.faults(robot, ANYWHERE)
-    harness.record(command)
-    if any("WRONG" in line["value"] for line in harness.lines):
-        raise SystemExit("Some faults did what they must not do; see results/reliability/faults.json.")
+    wrong = False
+    for name in options.worlds:
+        title, what, settings, faults = WORLDS[name]
+        kills = options.kills if name == "lake" else options.robot_kills
+        world = World(title, [*what], settings, options.out.resolve() / name, options.seed)
+        harness = Harness(options.minutes / len(options.worlds), options.seed)
+        harness.undisturbed(world)
+        harness.kills(world, kills)
+        harness.faults(world, faults)
+        option = "kills" if name == "lake" else "robot-kills"
+        minutes = f"{options.minutes / len(options.worlds):g}"
+        command = f"python benchmarks/chaos.py --worlds {name} --minutes {minutes} --{option} {kills}"
+        harness.record(world, name, f"{command} --seed {options.seed}")
+        wrong |= any("WRONG" in line["value"] for line in harness.lines)
+    if wrong:
+        raise SystemExit("Some faults did what they must not do; see results/reliability/.")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos_runs import Process, World, check_last_good, go_on, require, run_to_the_end
+from chaos_runs import Process, World, check_last_good, require, run_to_the_end
 
 Fault = Callable[[World], None]
 
@@ -171,27 +170,14 @@ def killed_worker(world: World) -> None:
     run_to_the_end(folder, world)
 
 
-def copied_elsewhere(world: World) -> None:
-    """A run folder that is copied in mid-training, as a backup would, goes on from there."""
-    folder, copy = world.new_folder(), world.new_folder()
-    process = begun(world, folder)
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".*"))
-    process.kill()
-    process.end()
-    require(go_on(copy, world)[0] == "resume", "the copy is no run folder")
-    run_to_the_end(copy, world)
-
-
 ANYWHERE: dict[str, Fault] = {
     "SIGTERM": by_signal(signal.SIGTERM, 143),
-    "SIGINT": by_signal(signal.SIGINT, 130),
     "SIGINT twice": by_signal(signal.SIGINT, 130, twice=True),
     "disk full": full_disk,
     "folder made read-only": read_only_folder,
     "a second process on the run folder": two_processes,
     "a clock that jumps": jumping_clock,
     "divergence": divergence,
-    "a copy made in mid-training": copied_elsewhere,
 }
 WORKERS: dict[str, Fault] = {
     "a worker that raises": broken_environment("raise", "raised RuntimeError: the motor is hot"),

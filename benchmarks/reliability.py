@@ -18,7 +18,7 @@ from clearning.runs import versions
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "reliability"
 PAGE = ROOT / "docs" / "reliability.md"
-ORDER = ("faults", "fuzz", "mutation", "coverage", "soak")  # others follow by name
+ORDER = ("faults", "faults-robot", "fuzz", "mutation", "coverage", "soak")  # others follow by name
 INTRODUCTION = """\
 # Reliability
 

@@ -227,10 +227,19 @@ def test_killed_in_its_last_save_a_run_has_its_last_agent(tmp_path, whole, monke
 def test_what_a_killed_process_left_half_written_is_cleared_away(whole):
     left = whole / ".checkpoint.safetensors.4711"
     left.write_bytes(b"half of a checkpoint")
-    (whole / ".notes.txt").write_text("mine")
+    (whole / ".notes.2026").write_text("mine")
     clearning.resume(whole, quiet=True)
     assert not left.exists()
-    assert (whole / ".notes.txt").exists()
+    assert (whole / ".notes.2026").exists()
+
+
+def test_rows_that_are_missing_are_not_passed_over(whole):
+    lines = (whole / "metrics.csv").read_text().splitlines(keepends=True)
+    (whole / "metrics.csv").write_text("".join(lines[:-1]))
+    with pytest.raises(ClearningError, match="lacks rows that were there at the checkpoint"):
+        clearning.resume(whole, quiet=True)
+    (whole / "metrics.csv").unlink()
+    clearning.resume(whole, quiet=True)
 
 
 # Signals and clocks -----------------------------------------------------------------------------------

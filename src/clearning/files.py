@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from operator import le
@@ -47,7 +48,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def temporaries(folder: Path) -> list[Path]:
     """What processes that were killed in `write_atomically` have left in a folder."""
-    return [f for f in folder.glob(".*.*") if f.suffix[1:].isdecimal()]
+    return [f for f in folder.glob(".*") if re.fullmatch(r"\.\w+\.(json|safetensors)\.\d+", f.name)]
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:

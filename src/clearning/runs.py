@@ -224,9 +224,15 @@ class RunFolder:
 
     def cut_metrics(self, length: int) -> None:
         """Take off what was written after the checkpoint."""
+        if not self.metrics_file.exists():
+            return
+        if self.metrics_file.stat().st_size < length:
+            raise ClearningError(
+                f"{self.metrics_file} lacks rows that were there at the checkpoint: restore it from a copy, "
+                f"or remove it to go on without them."
+            )
         try:
-            if self.metrics_file.exists() and self.metrics_file.stat().st_size > length:
-                os.truncate(self.metrics_file, length)
+            os.truncate(self.metrics_file, length)
         except OSError as error:
             raise WriteFailed(self.metrics_file, error) from error
 

@@ -289,10 +289,9 @@ class Training:
         try:
             yield
         except WriteFailed as error:
-            again = (
-                f" Once it can be written, go on with `clearning resume {self.folder and self.folder.path}`."
-            )
-            raise ClearningError(f"{error}{self.kept()}{again}") from error
+            assert self.folder  # nothing else is written to
+            again = f"Once it can be written, go on with `clearning resume {self.folder.path}`."
+            raise ClearningError(f"{error}{self.kept()} {again}") from error
 
     def kept(self) -> str:
         """What a training that cannot be saved as it is leaves behind."""
