@@ -67,13 +67,25 @@ def test_temperature_recalibration_finds_what_was_too_sure():
     np.testing.assert_allclose(fitted(np.array([0.9, 0.1, 0.5])), [0.75, 0.25, 0.5], atol=1e-3)
 
 
+MAP = {"kind": "isotonic", "temperature": 1.0, "knots": [0.0, 0.4, 1.0], "values": [0.0, 0.5, 0.9]}
+
+
 @pytest.mark.parametrize(
     "record",
     [
         {},
+        [],
         {"kind": "magic", "temperature": 1.0, "knots": [], "values": []},
-        {"kind": "isotonic", "temperature": 1.0, "knots": [0.1], "values": []},
+        {"kind": "isotonic", "temperature": 1.0, "knots": [], "values": []},
         {"kind": "temperature", "temperature": 0.0, "knots": [], "values": []},
+        {"kind": "temperature", "knots": [0.5], "values": []},
+        {"kind": "temperature", "temperature": True},
+        MAP | {"values": [0.0, 0.5]},
+        MAP | {"knots": [0.5, 0.1, 0.2]},
+        MAP | {"knots": [0.0, 0.4, 0.4]},
+        MAP | {"values": [0.1, 0.5, 0.4]},
+        MAP | {"values": [0.0, 0.5, 1.5]},
+        MAP | {"values": [-0.1, 0.5, 0.9]},
     ],
 )
 def test_damaged_recalibrations_are_refused(record):
@@ -95,6 +107,7 @@ def test_bins_are_as_many_as_asked_for():
     predicted = np.array([0.05, 0.3, 0.55, 0.95])
     assert len(reliability(predicted, np.array([0, 1, 0, 1]), bins=2).size) == 2
     assert expected_calibration_error(predicted, np.array([0, 1, 0, 1]), bins=1) == pytest.approx(0.0375)
+    assert reliability(np.array([0.85, 0.95]), np.array([1, 1])).size.tolist() == [1, 1]
     # One bin of ten holds 0.95 and 1: an edge at 1 belongs to the last bin.
     assert reliability(np.array([0.95, 1.0]), np.array([1, 1])).size.tolist() == [2]
 
@@ -110,6 +123,7 @@ def test_skill_is_relative_to_the_rate():
 def test_a_fall_counts_from_a_hundredth():
     assert monotonicity_violations(np.array([[0.5, 0.491], [0.5, 0.489]])) == 0.5
     assert monotonicity_violations(np.array([[0.5, 0.75], [0.25, 0.25]])) == 0.0
+    assert monotonicity_violations(np.array([[0.01, 0.0]])) == 0.0  # no more than the hundredth
     assert monotonicity_violations(np.zeros((3, 1))) == 0.0  # one horizon has no steps
 
 
@@ -141,6 +155,8 @@ def test_temperature_divides_the_logit(temperature):
     np.testing.assert_allclose(told, odds / (1 + odds), rtol=1e-5)
     sure = Recalibration("temperature", 1.0)(np.array([0.0, 1.0]))
     np.testing.assert_allclose(sure, [EDGE, 1 - EDGE], rtol=0.2)
+    assert sure[1] < 1  # or no temperature could move it
+    np.testing.assert_allclose(jax.jit(Recalibration("temperature", temperature))(0.9), told[2], rtol=1e-5)
 
 
 def test_temperature_is_looked_for_from_a_twentieth_to_twenty():
@@ -157,11 +173,12 @@ def test_recalibration_reads_back_what_is_written():
     for kind in (
         {"kind": "temperature", "temperature": 0.25, "knots": [], "values": []},
         {"kind": "isotonic", "temperature": 1.0, "knots": [0.0, 0.5], "values": [0.0, 1.0]},
-        {"kind": "isotonic", "knots": [0.5], "values": [0.5]},
+        {"kind": "isotonic", "knots": [0.5, 0.6], "values": [0.5, 0.5]},
     ):
         found = recalibration_from_dict(kind)
         assert found is not None
         assert found.knots == tuple(kind["knots"])
         assert found.values == tuple(kind["values"])
         assert found.temperature == kind.get("temperature", 1.0)
+        assert found in {found}  # it can be part of what is compiled
     assert jax.jit(found)(0.3) == pytest.approx(0.5)

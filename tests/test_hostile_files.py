@@ -19,7 +19,6 @@ import clearning
 from clearning import files
 from clearning.agent import Agent
 from clearning.config import Config, config_from_dict
-from clearning.core.calibration import recalibration_from_dict
 from clearning.envs import make
 from clearning.errors import ClearningError, UsageError
 from clearning.files import load_arrays, read_json, save_arrays, spec_from_dict
@@ -178,15 +177,6 @@ def test_weights_that_are_no_numbers_are_refused(loaders):
 def test_specs_whose_parts_do_not_fit_are_refused(loaders, change):
     with pytest.raises(ClearningError, match="description of its environment is damaged"):
         spec_from_dict(loaders.agent["spec"] | change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"knots": [0.5, 0.1, 0.2]}, {"values": [0.9, 0.5, 0.1]}, {"values": [0, 1, 2]}, {"temperature": True}],
-)
-def test_recalibrations_that_no_fit_gives_are_refused(loaders, change):
-    with pytest.raises(ClearningError, match="recalibration is damaged"):
-        recalibration_from_dict(loaders.agent["recalibration"] | change)
 
 
 @pytest.mark.parametrize(
