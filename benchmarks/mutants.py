@@ -4,6 +4,7 @@ import ast
 import copy
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ SWAPS |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.Pow: ast.Mult}
 CALLS = {"max": "min", "argmax": "argmin", "any": "all", "maximum": "minimum", "sum": "mean"}
 CALLS |= {new: old for old, new in CALLS.items()}
 
+DEFINITIONS = (ast.FunctionDef, ast.Lambda)
 Change = Callable[[Any], None]
 
 
@@ -28,12 +30,16 @@ class Mutant(NamedTuple):
     code: str
     """The line that was changed, as it was."""
     statement: ast.stmt
+    at_import: bool
+    """Whether the line runs when the module is imported, and not in a test."""
+    followers: list[ast.stmt]
+    """The functions below, which may have the statement's value as a default."""
 
     def put_into(self, module: ModuleType) -> None:
         """Change the loaded module. Functions change where they are, so that everybody who has imported them
         has the mutant; any other value is replaced wherever it was imported to."""
         names = dict(vars(module))
-        whole = ast.fix_missing_locations(ast.Module([self.statement], []))
+        whole = ast.fix_missing_locations(ast.Module([self.statement, *self.followers], []))
         exec(compile(whole, module.__file__ or "", "exec"), names)
         for name, new in names.items():
             old = vars(module).get(name)
@@ -41,7 +47,7 @@ class Mutant(NamedTuple):
                 continue
             if isinstance(new, FunctionType) and isinstance(old, FunctionType):
                 _swap(old, new)
-            elif inspect.isclass(new) and inspect.isclass(old):
+            elif inspect.isclass(new) and inspect.isclass(old) and not self.at_import:
                 for attribute, value in vars(new).items():
                     if isinstance(value, FunctionType):
                         _swap(vars(old)[attribute], value)
@@ -58,10 +64,12 @@ def _swap(old: FunctionType, new: FunctionType) -> None:
 def mutants(source: str) -> Iterator[Mutant]:
     """Every mutant of a module, in the order of its lines."""
     lines = source.splitlines()
-    for statement in ast.parse(source).body:
+    body, seen = ast.parse(source).body, Counter()
+    for at, statement in enumerate(body):
         if _is_type(statement):
             continue
         skipped = {id(n) for part in _annotations(statement) for n in ast.walk(part)}
+        inside = {id(n) for part in ast.walk(statement) if isinstance(part, DEFINITIONS) for n in _body(part)}
         for number, node in enumerate(ast.walk(statement)):
             if id(node) in skipped:
                 continue
@@ -69,7 +77,16 @@ def mutants(source: str) -> Iterator[Mutant]:
                 other = copy.deepcopy(statement)
                 change(next(n for i, n in enumerate(ast.walk(other)) if i == number))
                 line = getattr(node, "lineno", statement.lineno)
-                yield Mutant(line, what, lines[line - 1].strip(), other)
+                seen[line, what] += 1
+                name = f"{what}, {seen[line, what]}" if seen[line, what] > 1 else what
+                functions = [s for s in body[at + 1 :] if isinstance(s, ast.FunctionDef)]
+                below = functions if isinstance(statement, ast.Assign) else []
+                yield Mutant(line, name, lines[line - 1].strip(), other, id(node) not in inside, below)
+
+
+def _body(function: Any) -> Iterator[ast.AST]:
+    parts = function.body if isinstance(function.body, list) else [function.body]
+    return (n for part in parts for n in ast.walk(part))
 
 
 def _is_type(statement: ast.stmt) -> bool:

@@ -3,7 +3,7 @@
     python benchmarks/mutation.py
 
 The tests are collected once; each mutant is tried in a process forked from there, which costs its tests and
-not the start of JAX. It meets the tests of its module from the quickest to the slowest, until one fails.
+not the start of JAX. It meets the tests that run its line, from the quickest to the slowest, until one fails.
 """
 
 import argparse
@@ -15,21 +15,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from _pytest.runner import runtestprotocol
 from mutants import Mutant, mutants
-from reliability import measured, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src" / "clearning" / "core"
 TESTS: dict[str, tuple[str, ...]] = {
-    "recursions": ("recursions", "numbers", "methods", "continuous", "learning_rule"),
-    "horizons": ("horizons", "numbers", "continuous", "agent"),
-    "relabel": ("relabel", "numbers"),
-    "tabular": ("tabular", "numbers", "calibration"),
-    "calibration": ("calibration", "numbers"),
+    "recursions": ("recursions", "rules"),
+    "horizons": ("horizons",),
+    "relabel": ("relabel",),
+    "tabular": ("tabular", "rules"),
+    "calibration": ("core_calibration",),
     "planning": ("planning",),
 }
 SLOW = 8.0  # seconds of processor time; a test over it is left out
@@ -75,17 +74,19 @@ class Session:
         return True
 
     def try_module(self, name: str, items: list[pytest.Item]) -> None:
-        quick = self.quick_tests(name, items)
+        path = CORE / f"{name}.py"
+        tests = self.quick_tests(name, items, str(path))
         module = importlib.import_module(f"clearning.core.{name}")
-        found = list(mutants((CORE / f"{name}.py").read_text()))
-        same = json.loads(SAME.read_text()) if SAME.is_file() else {}
-        found = [m for m in found if key(name, m) not in same]
+        same = json.loads(SAME.read_text())
+        found = [m for m in mutants(path.read_text()) if key(name, m) not in same]
         killed = 0
         for mutant in found:
-            killer = in_fork(lambda m=mutant: self.killer(module, m, quick))
+            mine = [t.item for t in tests if mutant.line in t.lines or mutant.at_import]
+            mine = mine or [t.item for t in tests]  # the line may be counted to the one before it
+            killer = in_fork(lambda m=mutant, mine=mine: self.killer(module, m, mine))
             if killer == "":
                 self.lived.append((name, mutant))
-                print(f"lives: {key(name, mutant)}", flush=True)
+                print(f"lives: {key(name, mutant)} ({len(mine)} tests)", flush=True)
             else:
                 killed += 1
                 if self.verbose:
@@ -97,25 +98,44 @@ class Session:
         mutant.put_into(module)
         return next((item.nodeid for item in items if failed(item)), "")
 
-    def quick_tests(self, name: str, items: list[pytest.Item]) -> list[pytest.Item]:
-        """The tests by the time they take without a mutant, own files first; all must pass."""
-
-        def timed() -> list[tuple[float, bool]]:
-            taken = []
-            for item in items:
-                before = time.process_time()
-                broken = failed(item)
-                taken.append((time.process_time() - before, broken))
-            return taken
-
-        times = in_fork(timed)
-        if times is None or any(broken for _, broken in times):
-            broken = [i.nodeid for i, (_, b) in zip(items, times or [], strict=False) if b]
+    def quick_tests(self, name: str, items: list[pytest.Item], path: str) -> list["Timed"]:
+        """The tests by the time they take without a mutant; all must pass."""
+        found = in_fork(lambda: [timed(item, path) for item in items])
+        if found is None or any(broken for _, broken, _ in found):
+            broken = [i.nodeid for i, (_, broken, _) in zip(items, found or [], strict=False) if broken]
             raise pytest.UsageError(f"{name}: tests fail without a mutant, or take too long: {broken}")
-        self.left_out += [i.nodeid for i, (t, _) in zip(items, times, strict=True) if t > SLOW]
-        kept = [(t, i) for i, (t, _) in zip(items, times, strict=True) if t <= SLOW]
-        print(f"{name}: {len(kept)} tests of {sum(t for t, _ in kept):.0f} s", flush=True)
-        return [i for _, i in sorted(kept, key=lambda pair: pair[0])]
+        tests = [Timed(t, i, set(lines)) for i, (t, _, lines) in zip(items, found, strict=True)]
+        self.left_out += [t.item.nodeid for t in tests if t.seconds > SLOW]
+        kept = sorted((t for t in tests if t.seconds <= SLOW), key=lambda t: t.seconds)
+        print(f"{name}: {len(kept)} tests of {sum(t.seconds for t in kept):.0f} s", flush=True)
+        return kept
+
+
+class Timed(NamedTuple):
+    """A test, the processor time that it takes, and the lines of a module that it runs."""
+
+    seconds: float
+    item: pytest.Item
+    lines: set[int]
+
+
+def timed(item: pytest.Item, path: str) -> tuple[float, bool, list[int]]:
+    """A test's time, whether it fails, and the lines of a file that it runs."""
+    lines: set[int] = set()
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename != path:
+            return None
+        lines.add(frame.f_lineno)
+        return trace
+
+    before = time.process_time()
+    sys.settrace(trace)
+    try:
+        broken = failed(item)
+    finally:
+        sys.settrace(None)
+    return time.process_time() - before, broken, sorted(lines)
 
 
 def key(name: str, mutant: Mutant) -> str:
@@ -124,9 +144,11 @@ def key(name: str, mutant: Mutant) -> str:
 
 
 def keep(found: Session) -> float:
+    from reliability import measured, write_record  # not before pytest, which looks at what is imported
+
     killed = sum(k for k, _ in found.counts.values())
     total = sum(n for _, n in found.counts.values())
-    same = json.loads(SAME.read_text()) if SAME.is_file() else {}
+    same = json.loads(SAME.read_text())
     lines = [
         measured("mutants of src/clearning/core killed", f"{killed / total:.1%}", f"at least {MARK:.0%}"),
         measured("mutants", f"{total}, of which {killed} killed"),

@@ -1,4 +1,4 @@
-"""Calibration: scores worked by hand, recalibration judged fairly, and rollouts beside exact values."""
+"""Calibration of agents: recalibration judged fairly, and rollouts beside exact values."""
 
 import json
 import shutil
@@ -15,14 +15,6 @@ from clearning.cli import main
 from clearning.config import Config, replace_settings
 from clearning.core.calibration import (
     Recalibration,
-    brier,
-    brier_skill,
-    expected_calibration_error,
-    fit_recalibration,
-    monotone_curves,
-    monotonicity_violations,
-    recalibration_from_dict,
-    reliability,
 )
 from clearning.core.tabular import optimal_c, optimal_c_at
 from clearning.envs import DubinsCar, FrozenLake, MiniMaze, make_world
@@ -32,64 +24,6 @@ from clearning.networks import build_network
 from clearning.plots import reliability_diagram
 from clearning.presets import gymnasium_defaults
 from clearning.runs import RunFolder
-
-PREDICTED = np.array([0.1, 0.1, 0.9, 0.9, 0.9])
-HAPPENED = np.array([0, 1, 1, 1, 1])
-
-
-def test_scores_worked_by_hand():
-    # Two say 0.1 and half happen: off by 0.4. Three say 0.9 and all happen: off by 0.1.
-    assert expected_calibration_error(PREDICTED, HAPPENED) == pytest.approx((2 * 0.4 + 3 * 0.1) / 5)
-    assert brier(PREDICTED, HAPPENED) == pytest.approx((0.01 + 0.81 + 3 * 0.01) / 5)
-    # Always saying 4/5 scores 0.16.
-    assert brier_skill(PREDICTED, HAPPENED) == pytest.approx(1 - 0.17 / 0.16)
-    assert brier_skill(PREDICTED, np.ones(5)) is None
-
-
-def test_reliability_bins_hold_their_edges():
-    found = reliability(np.array([0.0, 0.1, 0.19, 1.0]), np.array([0, 0, 1, 1]))
-    np.testing.assert_allclose(found.predicted, [0.0, 0.145, 1.0])
-    np.testing.assert_allclose(found.observed, [0.0, 0.5, 1.0])
-    assert found.size.tolist() == [1, 2, 1]
-    assert (found.low <= found.observed + 1e-12).all()
-    assert (found.high >= found.observed - 1e-12).all()
-
-
-def test_curves_that_fall_are_counted_and_mended():
-    curves = np.array([[0.1, 0.5, 0.3, 0.9], [0.1, 0.2, 0.2, 0.3]])
-    assert monotonicity_violations(curves) == pytest.approx(1 / 6)
-    mended = monotone_curves(curves)
-    np.testing.assert_allclose(mended, [[0.1, 0.4, 0.4, 0.9], [0.1, 0.2, 0.2, 0.3]])  # not 0.5: the mean
-    assert curves[0, 1] == 0.5  # what was given is left alone
-
-
-def test_isotonic_recalibration_pools_what_is_out_of_order():
-    # At 0.2 nothing happens, at 0.4 half, at 0.6 nothing, at 0.8 all: 0.4 and 0.6 are pooled to 1/3.
-    predicted = np.array([0.2, 0.4, 0.4, 0.6, 0.8])
-    fitted = fit_recalibration("isotonic", predicted, np.array([0, 0, 1, 0, 1]))
-    told = np.asarray(fitted(np.array([0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0])))
-    np.testing.assert_allclose(told, [0, 0, 1 / 6, 1 / 3, 1 / 3, 1 / 3, 2 / 3, 1, 1], atol=1e-6)
-
-
-def test_temperature_recalibration_finds_what_was_too_sure():
-    # Says 0.9, and three of four happen: log-odds of 3 instead of 9, which is half as many logits.
-    fitted = fit_recalibration("temperature", np.full(4, 0.9), np.array([1, 1, 1, 0]))
-    assert fitted.temperature == pytest.approx(2.0, abs=1e-3)
-    np.testing.assert_allclose(fitted(np.array([0.9, 0.1, 0.5])), [0.75, 0.25, 0.5], atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {},
-        {"kind": "magic", "temperature": 1.0, "knots": [], "values": []},
-        {"kind": "isotonic", "temperature": 1.0, "knots": [0.1], "values": []},
-        {"kind": "temperature", "temperature": 0.0, "knots": [], "values": []},
-    ],
-)
-def test_damaged_recalibrations_are_refused(record):
-    with pytest.raises(ClearningError, match="recalibration is damaged"):
-        recalibration_from_dict(record)
 
 
 class FixedLogit:

@@ -11,7 +11,6 @@ import pytest
 
 from clearning.agents.continuous import actor_loss, critic_loss, example_target, start, update
 from clearning.config import Config
-from clearning.core.horizons import episode_horizon
 from clearning.core.recursions import C_RULE, NAIVE_RULE, TDM_RULE, cost_rule, rule_for, steps_to_go
 from clearning.envs import CatAndMouse
 from clearning.networks import HeadsActorCritic, NormalisedInputs, build_network, with_statistics
@@ -285,10 +284,3 @@ def test_distance_rule_ends_in_the_distance():
 def test_every_method_has_a_rule():
     for method in get_args(Method):
         assert rule_for(method, 0.9).loss is not None
-
-
-def test_episode_horizons_are_uniform_and_repeatable():
-    drawn = np.asarray(jax.vmap(lambda i: episode_horizon(i, 5))(jnp.arange(2000)))
-    assert set(drawn) == {1, 2, 3, 4, 5}
-    np.testing.assert_allclose(np.bincount(drawn)[1:] / 2000, 0.2, atol=0.04)
-    assert int(episode_horizon(7, 5)) == drawn[7]

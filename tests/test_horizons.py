@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from clearning.core.horizons import (
     NOISE_FLOOR,
+    episode_horizon,
     horizon_left,
     horizon_log_weights,
     minimum_horizon,
     sample_horizon,
     smallest_safe_horizon,
+    voted_action,
 )
 
 PROGRESS = [0.0, 0.25, 0.5, 0.9, 1.0]
@@ -140,3 +142,28 @@ def test_minimum_horizon_of_many_curves():
     curves = jnp.array([[0.0, 0.5, 1.0], [0.0, 0.0, 0.4], [0.9, 0.9, 0.9]])
     np.testing.assert_array_equal(minimum_horizon(curves, 0.5), [2, 0, 1])
     np.testing.assert_array_equal(jax.vmap(minimum_horizon, in_axes=(0, None))(curves, 0.5), [2, 0, 1])
+
+
+def test_episode_horizons_are_uniform_and_repeatable():
+    drawn = np.asarray(jax.vmap(lambda i: episode_horizon(i, 5))(jnp.arange(2000)))
+    assert_frequencies(np.bincount(drawn, minlength=6)[1:], np.ones(5))
+    assert len(drawn) == np.bincount(drawn)[1:6].sum()
+    assert int(episode_horizon(7, 5)) == drawn[7]
+
+
+@pytest.mark.parametrize(
+    ("horizon", "reach", "expected"),
+    [(3, 0, 0), (3, 1, 1), (1, 0, 1), (1, 2, 1), (5, 0, 0), (5, 1, 0), (4, 5, 1)],
+)
+def test_neighbours_vote(horizon, reach, expected):
+    #                    h = 1    2    3    4    5
+    values = jnp.array([[0.25, 0.0, 1.0, 0.0, 1.0], [0.5, 0.75, 0.5, 0.5, 0.375]])
+    # At h = 3 alone action 0; with one on either side 1.75 against 1; at h = 5 with one 0.875 against 1.
+    assert int(voted_action(values, horizon, reach)) == expected
+
+
+def test_a_largest_value_at_the_floor_is_no_noise():
+    floor = np.float32(NOISE_FLOOR)
+    assert int(smallest_safe_horizon(jnp.array([floor, floor, 0.0]), 0.9)) == 1
+    assert int(smallest_safe_horizon(jnp.array([floor * 0.99, 0.0, 0.0]), 0.9)) == 3
+    assert int(smallest_safe_horizon(jnp.array([0.5, 0.5, 0.5]), 0.9)) == 1  # no bound unless given

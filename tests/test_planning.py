@@ -76,6 +76,7 @@ def test_no_path_is_better():
                     for i, j, h in zip(stations, path, steps, strict=False):
                         worth = worth * legs[i, j, h - 1]
                     best = max(best, worth)
+        assert path_values(legs[:-1], last[:-1], budget).shape == (budget + 1, count)
         _, steps, found = followed(legs[:-1], last[:-1], legs[-1], last[-1], budget)
         assert found == pytest.approx(best, rel=1e-5)
         assert sum(steps) <= budget

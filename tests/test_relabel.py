@@ -14,6 +14,7 @@ from scipy import stats
 from clearning import buffer as ring
 from clearning.batches import sample_batch
 from clearning.config import Config
+from clearning.core.relabel import GoalMix, GoalSources, draw_goal
 from clearning.envs import FrozenLake
 from clearning.types import Batch, EnvSpec, Episodes, GoalCheck, StepBound
 
@@ -282,3 +283,27 @@ def test_lake_min_steps_is_the_l1_distance():
     distance = np.abs(batch.next_observation - batch.goal).sum(1)
     np.testing.assert_array_equal(batch.min_steps, distance)
     assert distance.max() == 4
+
+
+def never(key):
+    raise AssertionError("a source that is not in the mix was asked")
+
+
+def test_only_sources_in_the_mix_are_asked():
+    """Sources that give their own number."""
+    numbers = [lambda key, n=n: jnp.float32(n) for n in range(4)]
+    for at in range(4):
+        alone = GoalSources(*(numbers[n] if n == at else never for n in range(4)))
+        assert draw_goal(jax.random.key(0), GoalMix(*np.eye(4)[at]), alone) == at
+    mix, keys = GoalMix(0.5, 0.0, 0.3, 0.2), jax.random.split(jax.random.key(1), 4000)
+    some = GoalSources(numbers[0], never, numbers[2], numbers[3])
+    drawn = np.asarray(jax.jit(jax.vmap(lambda k: draw_goal(k, mix, some)))(keys), int)
+    assert_frequencies(np.bincount(drawn, minlength=4), np.array(mix))
+
+
+def test_a_key_of_its_own_varies_the_goal_and_not_the_source():
+    shown = GoalSources(*(lambda key, n=n: n + jax.random.uniform(key) for n in range(4)))
+    mix, key = GoalMix(0.25, 0.25, 0.25, 0.25), jax.random.key(5)
+    goals = [float(draw_goal(key, mix, shown, jax.random.key(i))) for i in range(5)]
+    assert len(set(goals)) == 5
+    assert {int(goal) for goal in goals} == {int(draw_goal(key, mix, shown))}

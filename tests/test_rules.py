@@ -1,6 +1,7 @@
 """The target rules on random worlds: in expectation over s', each gives the values that it stands for."""
 
 import itertools
+from typing import get_args
 
 import equinox as eqx
 import jax
@@ -23,7 +24,7 @@ from clearning.core.tabular import (
     optimal_c_last,
     optimal_d,
 )
-from clearning.types import Batch
+from clearning.types import Batch, Method
 
 H, STATES, ACTIONS = 4, 4, 2
 WORLDS = {
@@ -160,3 +161,33 @@ def test_values_of_more_time_or_patience_are_larger(mdp, gamma):
     c = optimal_c(mdp, H)
     for h in range(1, H + 1):
         assert (d - gamma ** (h - 1) * c[h - 1]).min() >= -1e-9
+
+
+def test_costs_are_kept_between_never_and_now():
+    """A learned value may leave what a sum of costs can be; its target does not."""
+    rule = steps_to_go(0.75)  # worst: −4
+    assert float(rule(0, 0, 5.0)) == -1.0
+    assert float(rule(0, 0, -100.0)) == -4.0
+    assert float(rule(0, 0, -2.0)) == -2.5
+    assert float(rule(0, 1, 0.0)) == -4.0
+    assert float(rule(1, 1, -2.0)) == 0.0
+
+
+def test_what_is_known_at_a_reached_goal():
+    known = {m: rule_for(m, 0.9).at_goal for m in get_args(Method)}
+    assert known == {
+        "c-learning": 1.0,
+        "a-learning": None,
+        "d-learning": 1.0,
+        "naive-q": 1.0,
+        "gcsl": None,
+        "her": 0.0,
+        "td3": 0.0,
+        "tdm": None,
+    }
+    x = every_outcome(FiniteMDP(np.eye(4)[:, None], np.eye(4, dtype=bool), np.zeros(4, bool)), 2 * np.eye(4))
+    np.testing.assert_array_equal(rule_for("tdm", 0.9).at_end(x), -x.distance)
+    np.testing.assert_array_equal(rule_for("c-learning", 0.9).at_end(x), x.reached)
+    assert (
+        rule_for("tdm", 0.9).link(jnp.float32(-3.0)) == rule_for("her", 0.9).link(jnp.float32(-3.0)) == -3.0
+    )

@@ -29,7 +29,7 @@ class Config:
 
     env: str = "dubins-car"
     """Environment: one of ours (frozen-lake, mini-maze, dubins-car, cat-and-mouse) or any Gymnasium id."""
-    env_options: dict[str, bool | int | float | str] = field(default_factory=dict)
+    env_options: dict[str, bool | int | float | str] = field(default_factory=dict, metadata={"open": True})
     """Options of the environment, as in `--env-options walls False turn_degrees 5`."""
     max_episode_steps: int = 0
     """Gymnasium only: steps of an episode at most; 0 for the environment's own limit."""

@@ -55,9 +55,10 @@ def check_name(name: str, what: str) -> None:
 
 
 @lru_cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
+    """The type of each field; of one whose annotation is for the command line alone, names with anything."""
     hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}  # pyright: ignore[reportArgumentType]
+    return {f.name: dict[str, Any] if f.metadata.get("open") else hints[f.name] for f in fields(kind)}
 
 
 @lru_cache
@@ -67,6 +68,8 @@ def _required(kind: Any) -> set[str]:
 
 def _fitted(value: Any, hint: Any, name: str) -> Any:
     """The value, with lists as tuples and objects as the dataclass they stand for, if it is of the type."""
+    if hint is Any:
+        return value
     if is_dataclass(hint):
         return value if isinstance(value, hint) else record_from(hint, value, name)  # pyright: ignore[reportArgumentType]
     origin, inner = get_origin(hint), get_args(hint)
