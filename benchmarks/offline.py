@@ -214,8 +214,8 @@ def page(record: dict[str, Any]) -> str:
         "",
         f"Dubins' car from {EPISODES:,} recorded episodes, {EPISODES // 2:,} of them random (which reach "
         f"{kinds[0]} of their goals) and {EPISODES // 2:,} of an agent after {HALF_TRAINED} episodes, with "
-        f"random actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates of networks with two "
-        f"layers of {record['width']}, no step in the environment but for the test on its 192 goals.",
+        f"random actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates of networks with "
+        f"two layers of {record['width']}, no step in the environment but for the test on its 192 goals.",
         "",
         f"| method | success, mean ± std of {len(seeds)} seed{'s' * (len(seeds) > 1)} | every seed |",
         "|---|---|---|",
