@@ -1,6 +1,6 @@
 """Dubins' car learned from 5,000 recorded episodes, by C-learning and by GCSL on the same data.
 
-    python benchmarks/offline.py [--seeds 0-2] [--updates 10000] [--out runs/offline]
+    python benchmarks/offline.py [--seeds 0-2] [--updates 10000] [--width 256] [--out runs/offline]
 
 Half of the episodes are random, half are those of a half-trained agent with three random actions in ten. Also
 measures what C promises of actions by how often the data took them nearby. Finished runs are used again.
@@ -46,16 +46,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", default="0-2", help="as in 0-2")
     parser.add_argument("--updates", type=int, default=10_000, help="of each training")
+    parser.add_argument("--width", type=int, default=256, help="of the two hidden layers")
     parser.add_argument("--out", default="runs/offline", help="the folder of data and runs")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     found = []
     for seed in range(int(first), int(last or first) + 1):
-        found.append(one_seed(seed, given.updates, Path(given.out) / f"seed-{seed}"))
-        write_results(found, given.updates)
+        found.append(one_seed(seed, given.updates, given.width, Path(given.out) / f"seed-{seed}"))
+        write_results(found, given.updates, given.width)
 
 
-def one_seed(seed: int, updates: int, folder: Path) -> dict[str, Any]:
+def one_seed(seed: int, updates: int, width: int, folder: Path) -> dict[str, Any]:
     file = folder / "episodes.npz"
     if not file.is_file():
         make_data(file, seed)
@@ -63,8 +64,9 @@ def one_seed(seed: int, updates: int, folder: Path) -> dict[str, Any]:
     record: dict[str, Any] = {"seed": seed, "data": describe(data), "methods": {}}
     for name, (preset, settings) in METHODS.items():
         out = folder / name.replace(",", "").replace(" ", "-")
-        how = {"out": out, "from_episodes": file, "updates": updates, "every_counts": "updates"}
-        agent = trained(preset, seed, **how, evaluate_every=updates // 4, checkpoint_every=1_000, **settings)
+        how = {"out": out, "from_episodes": file, "updates": updates, "hidden": (width, width)}
+        how |= {"every_counts": "updates", "evaluate_every": updates // 4, "checkpoint_every": 1_000}
+        agent = trained(preset, seed, **how, **settings)
         summary = evaluate(agent.network, ENV, agent.config, own_dial(agent.config), optimum=False).summary()
         record["methods"][name] = summary
         if agent.knows_c:
@@ -187,11 +189,13 @@ def ask(
 # What is written ----------------------------------------------------------------------------------
 
 
-def write_results(found: list[dict[str, Any]], updates: int) -> None:
+def write_results(found: list[dict[str, Any]], updates: int, width: int) -> None:
     success = {name: over_seeds([seed["methods"][name]["success"] for seed in found]) for name in METHODS}
     record = {
-        "command": f"python benchmarks/offline.py --seeds 0-{len(found) - 1} --updates {updates}",
+        "command": f"python benchmarks/offline.py --seeds {found[0]['seed']}-{found[-1]['seed']} "
+        f"--updates {updates} --width {width}",
         "updates": updates,
+        "width": width,
         "success": success,
         "seeds": found,
     }
@@ -210,8 +214,8 @@ def page(record: dict[str, Any]) -> str:
         "",
         f"Dubins' car from {EPISODES:,} recorded episodes, {EPISODES // 2:,} of them random (which reach "
         f"{kinds[0]} of their goals) and {EPISODES // 2:,} of an agent after {HALF_TRAINED} episodes, with "
-        f"random actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates, no step in the "
-        f"environment but for the test on its 192 goals.",
+        f"random actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates of networks with "
+        f"two layers of {record['width']}, no step in the environment but for the test on its 192 goals.",
         "",
         f"| method | success, mean ± std of {len(seeds)} seed{'s' * (len(seeds) > 1)} | every seed |",
         "|---|---|---|",
@@ -229,8 +233,8 @@ def promise_table(seeds: list[dict[str, Any]]) -> list[str]:
         "",
         f"At states of the data, to any goal, with 2 to 40 steps: what C promises of an action, and how "
         f"often taking it and then acting by C reaches the goal in time. By how often the data took the "
-        f"action nearby (position and heading within {NEAR}). Means over the seeds; `best action` is what the agent "
-        f"would do.",
+        f"action nearby (position and heading within {NEAR}). Means over the seeds; `best action` is what "
+        f"the agent would do.",
         "",
         "| method | the data took it | asked | promised | happened | too much |",
         "|---|---|---|---|---|---|",

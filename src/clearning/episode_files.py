@@ -191,7 +191,7 @@ def _hdf5_headers(path: Path) -> Iterator[dict[str, Header]]:
                         f"The array '{name}' of {path} says it has {array.nbytes} bytes, and it has not."
                     )
             yield {n: Header(d.shape, d.dtype, lambda d=d: d[()]) for n, d in arrays.items()}
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, KeyError) as error:  # KeyError: a link that leads nowhere
         raise ClearningError(f"{path} is truncated, damaged or not an HDF5 file.") from error
 
 
