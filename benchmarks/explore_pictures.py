@@ -13,12 +13,12 @@ PATIENCE = 180_000  # milliseconds, for the search of the true answer on a busy 
 DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
 
-def shoot(opened: Any, url: str, size: dict[str, int], path: Path, seen: str) -> None:
-    """Wait until a text is on the page, and take its picture."""
+def shoot(opened: Any, url: str, size: dict[str, int], path: Path, seen: str, count: int = 1) -> None:
+    """Wait until so many of something are on the page, and take its picture."""
     page = opened.new_page(viewport=size, device_scale_factor=1)
     page.set_default_timeout(PATIENCE)
     page.goto(url)
-    page.wait_for_function("text => document.body.innerText.includes(text)", arg=seen)
+    page.wait_for_function("([what, n]) => document.querySelectorAll(what).length >= n", arg=[seen, count])
     page.wait_for_timeout(1500)
     page.screenshot(path=path)
     page.close()
@@ -34,16 +34,13 @@ def main() -> None:
     given = parser.parse_args()
     with browser() as opened:
         with explorer(given.car, given.other) as served:
-            shoot(opened, f"{served.url}#h=15", PHONE, given.out / "explore-phone.png", "by what was learned")
-            shoot(opened, f"{served.url}#h=15&outline=1", DESKTOP, given.out / "explore.png", "truly")
+            path = given.out / "explore-phone.png"
+            shoot(opened, f"{served.url}#h=15", PHONE, path, "path.way", 2)
+            path = given.out / "explore.png"
+            shoot(opened, f"{served.url}#h=15&outline=1", DESKTOP, path, "path.outline", 2)
         with explorer(given.robot) as served:
-            shoot(
-                opened,
-                f"{served.url}#moment=9&h=12",
-                DESKTOP,
-                given.out / "explore-episodes.png",
-                "It arrived",
-            )
+            path = given.out / "explore-episodes.png"
+            shoot(opened, f"{served.url}#moment=9&h=12", DESKTOP, path, "path.learned", 2)
 
 
 if __name__ == "__main__":
