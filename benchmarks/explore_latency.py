@@ -4,11 +4,13 @@
 
 Every run gets a `clearning explore` of its own. The time is taken in the page: from the input event to the
 frame after the last drawing that it causes, requests to the server included. On a busy machine everything is
-slower, so an empty frame, in which nothing is asked and nothing drawn, is timed beside it.
+slower, so two things stand beside it: an empty frame, in which nothing is asked and nothing drawn, and the
+processor time that the server spent on a move, which other work changes little.
 """
 
 import argparse
 import json
+import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,9 @@ def measure(run: Path, moves: int) -> list[dict[str, Any]]:
             page.goto(f"{served.url}#{address}")
             page.wait_for_selector(".readout:not(:empty)", timeout=60_000)
             page.wait_for_timeout(1000)
+            before = cpu_seconds(served.process)
             times, empty = page.evaluate(SCRIPT, [control, draws, moves])
+            spent = cpu_seconds(served.process) - before
             rows.append(
                 {
                     "world": config.env,
@@ -91,11 +95,18 @@ def measure(run: Path, moves: int) -> list[dict[str, Any]]:
                     "median_ms": round(statistics.median(times), 1),
                     "p90_ms": round(float(np.quantile(times, 0.9)), 1),
                     "empty_frame_ms": round(statistics.median(empty), 1),
+                    "server_cpu_ms": round(1000 * spent / moves, 1),
                     "wanted_ms": WANTED,
                 }
             )
             print(rows[-1], flush=True)
     return rows
+
+
+def cpu_seconds(process: int) -> float:
+    """Processor time that a process has used."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -114,10 +125,11 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=60, help="of each control")
     parser.add_argument("--out", type=Path, default=Path("results/explore.json"))
     given = parser.parse_args()
+    began = load()
     rows = [row for run in given.runs for row in measure(run, given.moves)]
     record = {
         "command": "python benchmarks/explore_latency.py RUN [RUN ...]",
-        "load": load(),
+        "load": f"{began} at the beginning, {load()} at the end",
         "versions": versions(),
         "rows": rows,
     }

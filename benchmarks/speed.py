@@ -22,6 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from questions import question_rows
 from rich.console import Console
 from rich.table import Table
 from robots import robot_rows
@@ -217,7 +218,7 @@ def act_latency() -> list[dict[str, Any]]:
 
 def main() -> None:
     rows = updates_against_products() + updates_against_torch() + environment_steps() + act_latency()
-    rows += robot_rows(side_by_side)
+    rows += question_rows(side_by_side) + robot_rows(side_by_side)
     table = Table(
         "what", "against", "ratio", "wanted", "note", title="speed; above 1 is faster than the baseline"
     )

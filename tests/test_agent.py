@@ -133,6 +133,13 @@ def test_an_ensemble_tells_its_disagreement():
     assert together.min_horizon(S, G, 0.6) is None
     assert together.min_horizon([S, G], G, 0.6).mask.tolist() == [True, False]
     assert together.reachable(S, [G, S], 2, 0.6).tolist() == [False, True]
+    action, choice = together.act(S, G, return_info=True)
+    assert (action, choice.horizon) == (agents[0].act(S, G), 1)
+    assert choice.probability == pytest.approx(0.5, abs=1e-5)
+    assert choice.disagreement == pytest.approx(found.disagreement)
+    assert together.act(S, G, abstain_below=0.45) == action
+    assert together.act(S, G, horizon=2, abstain_below=0.6) is None
+    assert together.act([S, G], G, abstain_below=0.6).mask.tolist() == [True, False]
     with pytest.raises(UsageError, match="must share"):
         clearning.Ensemble([*agents, fixed_agent(RISKY_OR_SAFE)])
     with pytest.raises(UsageError, match="at least one"):
@@ -191,6 +198,18 @@ def test_shapes_for_one_example_and_batches(agent):
     batch = agent.reach_probability(np.tile(S, (4, 1)), [[x, 6.0] for x in range(4)], 9)
     single = [agent.reach_probability(S, [x, 6.0], 9) for x in range(4)]
     np.testing.assert_allclose(batch, single, rtol=1e-4)
+
+
+@pytest.mark.parametrize("lead", [(2, 3), (0,)])
+def test_every_question_takes_any_leading_shape(agent, lead):
+    s, g = np.broadcast_to(S, (*lead, len(S))), np.broadcast_to(G, (*lead, len(G)))
+    action, choice = agent.act(s, g, abstain_below=0.5, return_info=True)
+    answers = [action, *choice[:3], agent.act(s, g, horizon=3), agent.dialled_horizon(s, g, 0.5)]
+    answers += [agent.reach_probability(s, g, 3), agent.reach_probability(s, g, 3, monotone=True)]
+    answers += [agent.min_horizon(s, g, 0.9), agent.reachable(s, g, 3), agent.episode(G, 3).act(s)]
+    assert [np.shape(x) for x in answers] == [lead] * len(answers)
+    assert agent.reach_curve(s, g, monotone=True).shape == (*lead, agent.max_horizon)
+    assert np.ma.isMaskedArray(agent.min_horizon(s, g, 0.9))  # where there is none, no number stands
 
 
 @pytest.mark.parametrize(

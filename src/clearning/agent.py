@@ -39,6 +39,8 @@ class Choice(NamedTuple):
     """Of reaching the goal within that horizon."""
     abstained: Any
     """Whether the goal was held to be unreachable, and no action chosen."""
+    disagreement: Any = None
+    """Of an ensemble: the standard deviation of its agents' probabilities."""
 
 
 class Agent:
@@ -112,7 +114,7 @@ class Agent:
             return chosen
         info = self._choice(s, g, lead, horizons, value, abstain_below)
         if abstain_below is not None:
-            chosen = _masked(chosen, info.abstained)
+            chosen = masked(chosen, info.abstained)
         return (chosen, info) if return_info else chosen
 
     def dialled_horizon(self, obs: ArrayLike, goal: ArrayLike, alpha: float | None = None) -> Any:
@@ -332,7 +334,7 @@ def _at(curves: np.ndarray, horizons: np.ndarray) -> np.ndarray:
     return curves[np.arange(len(curves)), horizons - 1]
 
 
-def _masked(actions: Any, without: Any) -> Any:
+def masked(actions: Any, without: Any) -> Any:
     """Actions, but None (in a batch: masked) where there shall be none."""
     if np.ndim(without) == 0:
         return None if without else actions

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clearning.agent import Agent, check_share, found_or_none
+from clearning.agent import Agent, Choice, check_share, found_or_none, masked
 from clearning.core.horizons import minimum_horizon
 from clearning.errors import UsageError
 
@@ -23,7 +23,7 @@ class Estimate(NamedTuple):
 class Ensemble:
     """Agents for the same observations and goals, such as several seeds of one preset.
 
-    It answers questions as one agent does. To act, take one of its `agents`.
+    It answers questions as one agent does, and acts as its first one does.
     """
 
     def __init__(self, agents: Sequence[Agent]):
@@ -37,6 +37,30 @@ class Ensemble:
     @property
     def max_horizon(self) -> int:
         return self.agents[0].max_horizon
+
+    def act(
+        self,
+        obs: ArrayLike,
+        goal: ArrayLike,
+        horizon: int | ArrayLike | None = None,
+        alpha: float | None = None,
+        *,
+        return_info: bool = False,
+        abstain_below: float | None = None,
+    ) -> Any:
+        """The first agent's action, as `Agent.act`; how surely it succeeds, and so whether to abstain, is
+        the mean of all, and `Choice.disagreement` tells how far they are apart."""
+        chosen, info = self.agents[0].act(obs, goal, horizon, alpha, return_info=True)
+        curve = self.reach_curve(obs, goal)
+        at = np.asarray(info.horizon)[..., None] - 1
+        mean, apart = (np.take_along_axis(x, at, -1)[..., 0] for x in curve)
+        abstained = np.zeros(mean.shape, bool)
+        if abstain_below is not None:
+            largest = mean if horizon is not None else curve.probability.max(-1)
+            abstained = largest < check_share(abstain_below, "abstain_below")
+            chosen = masked(chosen, abstained)
+        told = (x if x.ndim else x.item() for x in (mean, np.asarray(abstained), apart))
+        return (chosen, Choice(info.horizon, *told)) if return_info else chosen
 
     def reach_probability(
         self, obs: ArrayLike, goal: ArrayLike, horizon: int | ArrayLike, monotone: bool = False
