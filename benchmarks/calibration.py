@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from clearning.calibrate import judge, mend, run_trials
-from clearning.report import closing, open_run
+from clearning.report.opening import closing, open_run
 from clearning.runs import RunFolder, run_folders, versions
 
 # Expected calibration error to reach, by environment.
