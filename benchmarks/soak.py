@@ -113,7 +113,7 @@ def main() -> None:
         f"python benchmarks/soak.py --minutes {options.minutes:g} --capacity {options.capacity}",
         found,
         [
-            f"Dubins' car, 64 episodes at a time, a checkpoint every {SETTINGS['checkpoint_every']:,} episodes "
+            f"Dubins' car, 64 episodes at a time, a checkpoint every {SETTINGS['checkpoint_every']:,} "
             f"and an evaluation every {SETTINGS['evaluate_every']:,}. Warm-up is the first "
             f"{100 * WARM_UP:.0f} % of the time; growth is between the medians of the {100 * WINDOW:.0f} % "
             f"that follow it and of the last {100 * WINDOW:.0f} %."
