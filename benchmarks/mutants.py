@@ -126,5 +126,5 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
         yield f"{node.attr} to {CALLS[node.attr]}", lambda n: setattr(n, "attr", CALLS[n.attr])
     elif isinstance(node, ast.IfExp | ast.If):
         yield "the other branch", lambda n: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test))
-    elif isinstance(node, ast.Return) and node.value is not None:
+    elif isinstance(node, ast.Return) and not isinstance(node.value, ast.Constant | None):
         yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))

@@ -23,6 +23,7 @@ from clearning.envs import make
 from clearning.errors import ClearningError, UsageError
 from clearning.files import load_arrays, read_json, save_arrays, spec_from_dict
 from clearning.records import record_from
+from clearning.reproduce.results import _is_whole
 from clearning.runs import Asked, Counters, RunFolder
 from clearning.training import refuse_unfit
 
@@ -201,6 +202,13 @@ def test_a_training_that_the_machine_cannot_hold_is_refused(loaders):
 def test_options_of_our_environments_are_checked(options):
     with pytest.raises(UsageError, match="Bad"):
         make("frozen-lake", options)
+
+
+def test_kept_evaluations_hold_numbers_that_fit():
+    goals = {"in_paper": [True], "stratum": ["easy"], "success": [1], "steps": [3], "distance": [2.5]}
+    assert _is_whole(goals | {"final_distance": [float("nan")]})
+    assert not _is_whole(goals | {"final_distance": [10**400]})
+    assert not _is_whole(goals | {"final_distance": []})
 
 
 # What a run folder may import -----------------------------------------------------------------------

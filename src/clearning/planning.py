@@ -169,6 +169,7 @@ def replayed_states(run: str | Path, count: int = CANDIDATES) -> Candidates:
 
 def _far_apart(points: np.ndarray, count: int) -> np.ndarray:
     """Indices of points of which each is as far as can be from those before it, in units of their spread."""
+    points = points.astype(np.float64)  # in which no sum of what a file may hold overflows
     scaled = (points - points.mean(0)) / np.maximum(points.std(0), 1e-6)
     chosen, distance = [0], np.full(len(points), np.inf)
     while len(chosen) < count:

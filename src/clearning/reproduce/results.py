@@ -11,6 +11,7 @@ from clearning.agent import Agent
 from clearning.errors import ClearningError
 from clearning.evaluate import evaluate
 from clearning.files import read_json, write_json
+from clearning.records import LARGEST_WHOLE
 from clearning.report.evaluation import FINAL_EPISODES
 from clearning.report.opening import closing, open_run
 from clearning.reproduce.experiments import METHODS, ROBOT_STEPS, Run
@@ -125,7 +126,8 @@ def _is_whole(goals: Any) -> bool:
     if not isinstance(goals, dict) or not all(isinstance(goals.get(name), list) for name in kinds):
         return False
     sizes = {len(goals[name]) for name in kinds}
-    typed = all(isinstance(v, kind | int) for name, kind in kinds.items() for v in goals[name])
+    small = lambda v: isinstance(v, int) and abs(v) <= LARGEST_WHOLE  # noqa: E731
+    typed = all(isinstance(v, kind) or small(v) for name, kind in kinds.items() for v in goals[name])
     return typed and len(sizes) == 1
 
 
