@@ -1,10 +1,11 @@
 """Dubins' car learned from 5,000 recorded episodes, by C-learning and by GCSL on the same data.
 
     python benchmarks/offline.py [--seeds 0-2] [--updates 10000] [--width 256] [--out runs/offline]
+        [--methods C-learning GCSL] [--name offline]
 
 Half of the episodes are random, half are those of a half-trained agent with three random actions in ten. Also
 measures what C promises of actions by how often the data took them nearby. Finished runs are used again.
-Writes results/offline.json and results/offline.md.
+Writes results/NAME.json and results/NAME.md.
 """
 
 import argparse
@@ -48,22 +49,26 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=10_000, help="of each training")
     parser.add_argument("--width", type=int, default=256, help="of the two hidden layers")
     parser.add_argument("--out", default="runs/offline", help="the folder of data and runs")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="of those below")
+    parser.add_argument("--name", default="offline", help="of the files in results/")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     found = []
     for seed in range(int(first), int(last or first) + 1):
-        found.append(one_seed(seed, given.updates, given.width, Path(given.out) / f"seed-{seed}"))
-        write_results(found, given.updates, given.width)
+        found.append(one_seed(seed, given))
+        write_results(found, given)
 
 
-def one_seed(seed: int, updates: int, width: int, folder: Path) -> dict[str, Any]:
+def one_seed(seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    folder, updates, width = Path(given.out) / f"seed-{seed}", given.updates, given.width
     file = folder / "episodes.npz"
     if not file.is_file():
         make_data(file, seed)
     data = read_recording(str(file))
     record: dict[str, Any] = {"seed": seed, "data": describe(data), "methods": {}}
-    for name, (preset, settings) in METHODS.items():
-        out = folder / name.replace(",", "").replace(" ", "-")
+    for name in given.methods:
+        preset, settings = METHODS[name]
+        out = folder / f"{name.replace(',', '').replace(' ', '-')}-{updates}-{width}"
         how = {"out": out, "from_episodes": file, "updates": updates, "hidden": (width, width)}
         how |= {"every_counts": "updates", "evaluate_every": updates // 4, "checkpoint_every": 1_000}
         agent = trained(preset, seed, **how, **settings)
@@ -189,40 +194,44 @@ def ask(
 # What is written ----------------------------------------------------------------------------------
 
 
-def write_results(found: list[dict[str, Any]], updates: int, width: int) -> None:
-    success = {name: over_seeds([seed["methods"][name]["success"] for seed in found]) for name in METHODS}
+def write_results(found: list[dict[str, Any]], given: argparse.Namespace) -> None:
+    methods = [f'"{name}"' if " " in name else name for name in found[0]["methods"]]
+    success = {
+        name: over_seeds([seed["methods"][name]["success"] for seed in found]) for name in given.methods
+    }
     record = {
         "command": f"python benchmarks/offline.py --seeds {found[0]['seed']}-{found[-1]['seed']} "
-        f"--updates {updates} --width {width}",
-        "updates": updates,
-        "width": width,
+        f"--updates {given.updates} --width {given.width} --methods {' '.join(methods)} --name {given.name}",
+        "updates": given.updates,
+        "width": given.width,
         "success": success,
         "seeds": found,
     }
-    (RESULTS / "offline.json").write_text(json.dumps(record, indent=1) + "\n")
-    (RESULTS / "offline.md").write_text(page(record))
+    (RESULTS / f"{given.name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (RESULTS / f"{given.name}.md").write_text(page(record, given.name))
 
 
-def page(record: dict[str, Any]) -> str:
-    seeds = record["seeds"]
+def page(record: dict[str, Any], name: str) -> str:
+    seeds, several = record["seeds"], len(record["seeds"]) > 1
     shares = [[s["data"]["success"][k] for s in seeds] for k in ("random", "half-trained")]
     kinds = [f"{100 * np.mean(s):.1f} %" for s in shares]
     lines = [
         "# Learning from recorded episodes",
         "",
-        f"`{record['command']}`; numbers in [offline.json](offline.json).",
+        f"`{record['command']}`; numbers in [{name}.json]({name}.json).",
         "",
         f"Dubins' car from {EPISODES:,} recorded episodes, {EPISODES // 2:,} of them random (which reach "
         f"{kinds[0]} of their goals) and {EPISODES // 2:,} of an agent after {HALF_TRAINED} episodes, with "
         f"random actions at a share of {NOISE} ({kinds[1]}). {record['updates']:,} updates of networks with "
         f"two layers of {record['width']}, no step in the environment but for the test on its 192 goals.",
         "",
-        f"| method | success, mean ± std of {len(seeds)} seed{'s' * (len(seeds) > 1)} | every seed |",
+        f"| method | success, {f'mean ± std of {len(seeds)} seeds' if several else '1 seed'} | every seed |",
         "|---|---|---|",
     ]
-    for name, s in record["success"].items():
+    for method, s in record["success"].items():
         every = ", ".join(f"{100 * v:.2f}" for v in s["values"])
-        lines.append(f"| {name} | {100 * s['mean']:.2f} ± {100 * s['std']:.2f} % | {every} |")
+        spread = f" ± {100 * s['std']:.2f}" if several else ""
+        lines.append(f"| {method} | {100 * s['mean']:.2f}{spread} % | {every} |")
     lines += ["", *promise_table(seeds)]
     return "\n".join(lines) + "\n"
 
@@ -239,7 +248,7 @@ def promise_table(seeds: list[dict[str, Any]]) -> list[str]:
         "| method | the data took it | asked | promised | happened | too much |",
         "|---|---|---|---|---|---|",
     ]
-    for name in METHODS:
+    for name in seeds[0]["methods"]:
         each = [s["methods"][name].get("promises") for s in seeds]
         for label in each[0] or ():
             rows = [p[label] for p in each if p[label]["asked"]]
