@@ -26,13 +26,13 @@ from clearning.core.calibration import recalibration_from_dict
 from clearning.envs import make, make_world, refuse_foreign_module
 from clearning.errors import ClearningError
 from clearning.files import load_arrays, read_json, read_record, save_arrays, spec_from_dict
+from clearning.fitness import refuse_unfit
 from clearning.networks import build_network
 from clearning.planning import replayed_states
 from clearning.presets import PRESETS
 from clearning.report.questions import ask
 from clearning.reproduce.results import _is_whole
 from clearning.runs import RunFolder
-from clearning.training import refuse_unfit
 
 OLD = Path(__file__).parent / "data" / "run-0.1.0" / "lake"
 Tool = random.Random

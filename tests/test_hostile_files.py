@@ -22,10 +22,10 @@ from clearning.config import Config, config_from_dict
 from clearning.envs import make
 from clearning.errors import ClearningError, UsageError
 from clearning.files import load_arrays, read_json, save_arrays, spec_from_dict
+from clearning.fitness import refuse_unfit
 from clearning.records import record_from
 from clearning.reproduce.results import _is_whole
 from clearning.runs import Asked, Counters, RunFolder
-from clearning.training import refuse_unfit
 
 FEW = {"agent, whole": 12, "checkpoint, whole": 12, "resume, before anything is built": 5, "ask": 3}
 

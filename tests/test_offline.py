@@ -20,9 +20,9 @@ from clearning.config import Config
 from clearning.envs import DubinsCar, FrozenLake
 from clearning.episode_files import read_recording
 from clearning.files import load_arrays
+from clearning.fitness import refuse_unfit
 from clearning.presets import preset
 from clearning.recorded import Recording, fitted, groups, offline_settings, world_of
-from clearning.training import refuse_unfit
 
 CELLS, LENGTHS = 7, (5, 1, 9, 3, 9)
 

@@ -14,13 +14,14 @@ from clearning.ensemble import Ensemble
 from clearning.envs import ExternalEnv, is_gymnasium_id, make_world, refuse_foreign_module
 from clearning.episode_files import read_recording
 from clearning.errors import ClearningError, UsageError
+from clearning.fitness import refuse_unfit
 from clearning.presets import gymnasium_defaults, recorded_defaults
 from clearning.presets import preset as find_preset
 from clearning.progress import progress_display
 from clearning.recorded import RecordedWorld, Recording, fitted, offline_settings, world_of
 from clearning.runs import RunFolder, run_folders
 from clearning.tensorboard import tensorboard_rows
-from clearning.training import Callbacks, refuse_unfit, run_training
+from clearning.training import Callbacks, run_training
 
 
 def train(

@@ -5,7 +5,6 @@ Nothing in a file is executed, and its headers are checked before anything large
 
 import difflib
 import io
-import os
 import warnings
 import zipfile
 import zlib
@@ -19,7 +18,7 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
 from clearning.errors import ClearningError, UsageError
-from clearning.files import load_arrays, spec_from_dict, write_atomically
+from clearning.files import load_arrays, memory, spec_from_dict, write_atomically
 from clearning.recorded import Recording
 
 HDF5 = (".h5", ".hdf5")
@@ -98,10 +97,9 @@ def _refuse_headers(source: str, headers: dict[str, Header]) -> None:
                 f"The array '{name}' of {source} has shape {shape}: {wanted} axes are needed."
             )
         needed += int(np.prod(shape, dtype=object)) * dtype.itemsize
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
+    if needed > memory():
         raise ClearningError(
-            f"{source} holds {needed / 1e9:.1f} GB of arrays, and this machine has {memory / 1e9:.1f} GB."
+            f"{source} holds {needed / 1e9:.1f} GB of arrays, and this machine has {memory() / 1e9:.1f} GB."
         )
 
 

@@ -51,6 +51,11 @@ def temporaries(folder: Path) -> list[Path]:
     return [f for f in folder.glob(".*") if re.fullmatch(r"\.\w+\.(json|safetensors)\.\d+", f.name)]
 
 
+def memory() -> int:
+    """How many bytes of memory the machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
 

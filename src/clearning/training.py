@@ -1,6 +1,5 @@
 """THE loop: collect, update, evaluate, save; and how it stops and goes on."""
 
-import os
 import signal
 import threading
 import time
@@ -10,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,14 +22,13 @@ from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.engine import Engine, build_engine, exploration, learning_rate, observe
 from clearning.envs.external import EnvironmentFailed
-from clearning.errors import ClearningError, UsageError, WriteFailed
+from clearning.errors import ClearningError, WriteFailed
 from clearning.evaluate import evaluate
-from clearning.files import check_spec, named_arrays
+from clearning.files import named_arrays
 from clearning.networks import build_network
 from clearning.recorded import RecordedWorld, Recording, groups
 from clearning.rollout import own_dial
 from clearning.runs import Counters, RunFolder
-from clearning.types import EnvSpec
 
 BUDGETS = ("episodes", "env_steps", "updates")  # of a config, by the names of their counters
 RECENT = 100  # training episodes that "success on training goals" looks back on
@@ -334,50 +331,6 @@ def per_second(times: Sequence[float]) -> float:
     """A rate out of the seconds that each took; the median passes over the iterations that compile."""
     median = float(np.median(times)) if times else 0.0
     return 1 / median if median else 0.0
-
-
-def refuse_unfit(env: Any, config: Config, network: NetworkBuilder | None = None) -> None:
-    """Settings that cannot work on this environment or machine, told before anything is written."""
-    spec = env.spec
-    check_spec(spec)
-    collected = 0 if config.from_episodes else config.parallel_envs
-    if config.buffer_capacity <= collected * (spec.max_episode_steps + 1):
-        raise UsageError(
-            f"buffer_capacity {config.buffer_capacity} is too small: {collected} episodes of "
-            f"{spec.max_episode_steps} steps must fit."
-        )
-    if config.features in ("scaled", "one-hot", "relative") and _unbounded(spec):
-        raise UsageError(
-            f"features '{config.features}' need bounded observations and goals; {spec.name} has none: "
-            f"set features to normalised."
-        )
-    if config.support and spec.continuous:
-        raise UsageError(f"support is for numbered actions, and those of {spec.name} are continuous.")
-    if config.goal_nearby and not (hasattr(env, "sample_goal_within") and spec.step_bound):
-        raise UsageError(f"goal_nearby needs an environment with a step bound; {spec.name} has none.")
-    needed, there = _bytes_needed(spec, config, network or build_network), _bytes_of_memory()
-    if needed > there:
-        raise UsageError(
-            f"This training needs {needed / 1e9:.3g} GB and the machine has {there / 1e9:.3g}: make "
-            f"buffer_capacity {config.buffer_capacity} or the network smaller."
-        )
-
-
-def _bytes_needed(spec: EnvSpec, config: Config, build: NetworkBuilder) -> int:
-    """The buffer's memory and the network's: weights, their average, and Adam's two moments."""
-    network = eqx.filter_eval_shape(build, spec, config, jax.random.key(0))
-    buffer = jax.eval_shape(lambda: ring.init(spec, config.buffer_capacity))
-    size = lambda tree: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree) if hasattr(x, "dtype"))  # noqa: E731
-    return 4 * size(network) + size(buffer)
-
-
-def _bytes_of_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _unbounded(spec: EnvSpec) -> bool:
-    bounds = (*spec.observation_low, *spec.observation_high, *spec.goal_low, *spec.goal_high)
-    return max(map(abs, bounds)) > 1e30
 
 
 @contextmanager
