@@ -138,15 +138,18 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """No other process writes to the folder meanwhile; whoever only reads is not kept out."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ClearningError(f"Could not create {self.path}: {error.strerror}.") from error
+        self._make()
         with locked(self.path):
             for left in temporaries(self.path):  # of a process that was killed while it wrote
                 with suppress(OSError):
                     left.unlink()
             yield
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClearningError(f"Could not create {self.path}: {error.strerror}.") from error
 
     def refuse_existing(self) -> None:
         """A folder where a run is, or where one is just being trained, is not for a new one."""
@@ -162,7 +165,8 @@ class RunFolder:
             )
 
     def create(self, config: Config, seed: int, preset: str | None, custom: Mapping[str, bool]) -> None:
-        """Start a folder that is locked; one that holds a run already is left alone."""
+        """Start a folder; one that holds a run already is left alone."""
+        self._make()
         self._refuse_run()
         asked = Asked(version=package_version(), preset=preset, seed=seed, config=config, **custom)
         self.checkpoint_file.unlink(missing_ok=True)
