@@ -44,6 +44,7 @@ SEEDS = {
     "fetch-reach": range(5),
     "fetch-push": range(3),
     "fetch-pick-and-place": range(3),
+    "point-maze-medium": range(3),
 }
 CAT_HORIZONS = (5, 6, 7, 8, 9, 10, 12)
 MARKS = (0.9, 0.95, 0.98)  # of success on a robot: the tables say after how many steps each was first met
@@ -86,28 +87,33 @@ CAVEATS = """\
    success rates. With so few updates of so small a network two of the three seeds did not find most goals.
 6. Robots, single trials on the way to the present presets, seed 0 unless said, success on 100 test
    episodes. FetchReach, the actor following logits: 100 % at 663 steps, 98 % at 4,000; with an action
-   penalty of 0.2, 100 % at 1,002 and 4,011 steps, and 83 % at 4,008 in seed 1; following log C, seed 1: 100
-   % at each evaluation from 506 to 3,502 steps; with a 128-128 network, a penalty of 0.1 before tanh and 80
-   % hindsight goals, 100 % at each evaluation from 1,028 to 4,032 steps (seeds 0, 1). FetchPickAndPlace,
-   following logits, 80 % hindsight: 4 % at 40,000 steps, 20 % at 60,000, 38 % at 100,000, 49 % at 170,000,
-   42 % at 210,000, then stopped. FetchPush, 8 % (the share reached at reset) when it was stopped: at 23,000
-   steps with batches of 512, at 14,000 with pairs drawn anew, at 27,000 with an action penalty of 0.2 and
-   20 % random goals, at 39,000 following log C, at 9,500 following C, at 33,000 following C with a penalty
-   of 0.01 before tanh, at 22,000 following log C with a penalty of 0.1 and half of the episodes at the
-   frontier. With 30 % of the goals what the episode was after and 30 % what another was after as well, and
-   one update per step: the present preset. The same with one update for two steps and the rate held until
-   the last fifth, as the other robots have: 73 % at 50,000, 82, 83, 92, 92 and 88 % at 60,000 to 100,000.
-   Chosen before that on 400 random episodes and 4,000 updates, by the share of 64 episodes in which the
-   block was moved (9 % at random): following C with a penalty of 0.01, 22 %, with 4 tries for a pair
-   instead of 16, 2 %, with 40 % random goals, 8 %, with a penalty of 0.03, 22 % (log C); logits 0 %, with a
-   penalty of 0.1, 3 % at 2,000 updates; log C with a penalty of 0.1, 23 %, of 0.3, 19 %; log C with 50 %
-   random goals (40 % hindsight), 25 %, with 70 % (20 %), 9 % at 2,000 updates. Cat and mouse, seed 0,
-   success below the optimum: two critics, 16 heads following log C, 0.04 to 0.36 (h = 12, 8); one critic,
-   12 horizons, 0.02 to 0.30 (h = 12, 6); following C, 0.05 to 0.15 (h = 12, 6); with twice the updates, the
-   present preset, of which only seed 0 was trained. FetchPush and FetchPickAndPlace have one finished seed
-   each, the one that the settings were chosen on. That of FetchPush was stopped at 66,000 steps and
-   resumed, with another number of threads. Each had one core, shared with other work. The agent of
-   FetchPickAndPlace is in `agents/`: `clearning.load` reads it.
+   penalty of 0.2, 100 % at 1,002 and 4,011 steps, and 83 % at 4,008 in seed 1; following log C, seed 1:
+   100 % at each evaluation from 506 to 3,502 steps; with a 128-128 network, a penalty of 0.1 before tanh
+   and 80 % hindsight goals, 100 % at each evaluation from 1,028 to 4,032 steps (seeds 0, 1).
+   FetchPickAndPlace, following logits, 80 % hindsight: 4 % at 40,000 steps, 20 % at 60,000, 38 % at
+   100,000, 49 % at 170,000, 42 % at 210,000, then stopped. FetchPush, 8 % (the share reached at reset)
+   when it was stopped: at 23,000 steps with batches of 512, at 14,000 with pairs drawn anew, at 27,000
+   with an action penalty of 0.2 and 20 % random goals, at 39,000 following log C, at 9,500 following C,
+   at 33,000 following C with a penalty of 0.01 before tanh, at 22,000 following log C with a penalty of
+   0.1 and half of the episodes at the frontier. With 30 % of the goals what the episode was after and 30
+   % what another was after as well, and one update per step: the present preset. The same with one update
+   for two steps and the rate held until the last fifth, as the other robots have: 73 % at 50,000, 82, 83,
+   92, 92 and 88 % at 60,000 to 100,000. Chosen before that on 400 random episodes and 4,000 updates, by
+   the share of 64 episodes in which the block was moved (9 % at random): following C with a penalty of
+   0.01, 22 %, with 4 tries for a pair instead of 16, 2 %, with 40 % random goals, 8 %, with a penalty of
+   0.03, 22 % (log C); logits 0 %, with a penalty of 0.1, 3 % at 2,000 updates; log C with a penalty of
+   0.1, 23 %, of 0.3, 19 %; log C with 50 % random goals (40 % hindsight), 25 %, with 70 % (20 %), 9 % at
+   2,000 updates. Cat and mouse, seed 0, success below the optimum: two critics, 16 heads following log C,
+   0.04 to 0.36 (h = 12, 8); one critic, 12 horizons, 0.02 to 0.30 (h = 12, 6); following C, 0.05 to 0.15
+   (h = 12, 6); with twice the updates, the present preset, of which only seed 0 was trained; with four
+   times the episodes and relative inputs, a third of the way, 0.05 to 0.23 below. There, the best of 64
+   actions by the critic in place of the actor's gave 0.04 to 0.18 below: it is the critic that is not
+   sharp enough. FetchPush and FetchPickAndPlace: settings were chosen on seed 0 alone. Seed 0 of
+   FetchPush was stopped at 66,000 steps and resumed, with another number of threads, and saved twice as
+   often as the others; seed 1 was stopped at 16,000 and resumed. FetchPickAndPlace has two finished
+   seeds. Each had one core, shared with other work. PointMaze: the first trial of 128-128-128 networks
+   and 400,000 steps became the preset, and is its seed 0. The agent of FetchPickAndPlace is in `agents/`:
+   `clearning.load` reads it.
 """
 PAPER_SUCCESS = {"dubins-car": 0.8615, "mini-maze": 0.8689}
 RESULTS = Path("results")
