@@ -62,9 +62,13 @@ def untrained_run(path: Path, env, **settings) -> None:
     run = RunFolder(path)
     run.create(config, 0, env.spec.name, {"custom_env": False, "custom_network": False})
     for steps, success in ((400, 0.1), (800, 0.3)):
-        row = {"env_steps": steps, "train_success": success, "eval_success": success, "eval_steps": 20.0}
-        run.append_metrics(row)
+        append_row(run, steps, success, train_success=success)
     Agent(build_network(env.spec, config, jax.random.key(0)), env.spec, config).save(run.agent_file)
+
+
+def append_row(run, steps, success, **more):
+    counts = {"episodes": steps // 20, "env_steps": steps, "updates": steps}
+    run.append_metrics({**counts, "eval_success": success, "eval_steps": 20.0, **more})
 
 
 class Known:
@@ -156,7 +160,7 @@ def test_seeds_share_a_learning_curve(runs, tmp_path):
         run = RunFolder(copy_run(runs["mini-maze"], tmp_path / "maze" / seed))
         run.metrics_file.unlink()
         for steps, success in points:
-            run.append_metrics({"env_steps": steps, "eval_success": success, "eval_steps": 20.0})
+            append_row(run, steps, success)
     figure = plots.learning_curves(run_folders(tmp_path / "maze"))
     left, right = figure.axes
     lines = {line.get_label(): line for line in left.lines}
@@ -398,7 +402,7 @@ def test_a_gymnasium_run_gets_the_learning_curve(tmp_path, monkeypatch):
     config = replace_settings(gymnasium_defaults(), {"env": "FetchReach-v4"})
     run.create(config, 0, "fetch-reach", {"custom_env": False, "custom_network": False})
     for steps, success in ((400, 0.1), (800, 0.3)):
-        run.append_metrics({"env_steps": steps, "eval_success": success, "eval_steps": 20.0})
+        append_row(run, steps, success)
     run.agent_file.write_bytes(b"")
     assert [p.stem for p in plots.plot_run(run.path)] == ["learning_curves"]
     rows = run.metrics() | {"eval_held": np.array([0.05, 0.2])}
