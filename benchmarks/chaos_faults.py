@@ -17,9 +17,10 @@ Fault = Callable[[World], None]
 
 def begun(world: World, folder: Path, checkpoints: int = 3) -> Process:
     """A training that has written a few checkpoints."""
-    process = Process(world.train(folder), folder.with_suffix(".log"))
+    log = world.folder / f"{folder.parent.name}-{folder.name}.log"  # not on a disk that will be full
+    process = Process(world.train(folder), log)
     process.after_checkpoints(folder, checkpoints)
-    require(process.running(), f"it ended too soon: {folder.with_suffix('.log').read_text()[-300:]}")
+    require(process.running(), f"it ended too soon: {log.read_text()[-300:]}")
     return process
 
 

@@ -1,5 +1,6 @@
 """The command line as a user types it."""
 
+import contextlib
 import json
 
 import jax
@@ -455,3 +456,14 @@ def test_help_teaches(capsys):
         code, out, _ = run(capsys, *arguments)
         assert code == 0
         assert words in out
+
+
+def test_a_log_on_a_full_disk_does_not_change_how_a_command_ends(monkeypatch):
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr("sys.stderr", full)
+        with pytest.raises(SystemExit) as stop:
+            main(["train", "no-such-preset"])
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+    assert stop.value.code == 2
