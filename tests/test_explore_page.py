@@ -98,6 +98,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def opened(page: Page, url: str) -> Page:
     page.goto(url)
+    expect(page.locator(".readout")).not_to_have_count(0)  # `all` does not wait for the first
     for readout in page.locator(".readout").all():
         expect(readout).not_to_be_empty()
     return page
