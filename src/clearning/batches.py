@@ -26,7 +26,7 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
         achieved = buffer.achieved[drawn.place]
         return GoalSources(
             future=lambda k: buffer.achieved[
-                ring.later(buffer, drawn.place, jax.random.randint(k, (), 1, drawn.remaining + 1))
+                ring.later(buffer, drawn.place, 1 + ring.below(k, (), drawn.remaining))
             ],
             episode=lambda k: buffer.episode_goal[drawn.episode],
             random=_random_source(env, buffer),
@@ -85,7 +85,7 @@ def _own_future(key: Array, buffer: Buffer, config: Config, drawn: Sample) -> tu
     """A goal achieved later in the same episode, and in how many steps, where the network is told."""
     told = config.form == "sampled-horizon"
     most = jnp.minimum(drawn.remaining, config.max_horizon) if told else drawn.remaining
-    steps = jax.random.randint(key, (), 1, most + 1)
+    steps = 1 + ring.below(key, (), most)
     return buffer.achieved[ring.later(buffer, drawn.place, steps)], steps
 
 
@@ -113,7 +113,7 @@ def _random_source(env: Any, buffer: Buffer) -> Callable[[Array], Array]:
         return env.sample_goal
 
     def source(key: Array) -> Array:
-        number = jax.random.randint(key, (), buffer.first_episode, buffer.episodes_used)
+        number = buffer.first_episode + ring.below(key, (), buffer.episodes_used - buffer.first_episode)
         return buffer.episode_goal[number % len(buffer.episode_goal)]
 
     return source

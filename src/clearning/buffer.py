@@ -118,7 +118,7 @@ def sample(key: Array, buffer: Buffer, size: int, choice: Choice) -> Sample:
     places, capacity = buffer.episode.size, buffer.episode_start.size
     if choice == "transition":
         held = buffer.transitions_used - buffer.first_transition
-        number = buffer.first_transition + jax.random.randint(key, (size,), 0, held)
+        number = buffer.first_transition + below(key, (size,), held)
         place = buffer.transition[number % places]
         episode = buffer.episode[place] % capacity
         step = (place - buffer.episode_start[episode]) % places
@@ -130,9 +130,17 @@ def sample(key: Array, buffer: Buffer, size: int, choice: Choice) -> Sample:
             u = jnp.sqrt(u)  # the density of √u grows linearly
         rank = jnp.minimum((u * held).astype(jnp.int32), held - 1)
         episode = (buffer.first_episode + rank) % capacity
-        step = jax.random.randint(key_step, (size,), 0, buffer.episode_length[episode])
+        step = below(key_step, (size,), buffer.episode_length[episode])
         place = (buffer.episode_start[episode] + step) % places
     return Sample(place, episode, buffer.episode_length[episode] - step)
+
+
+def below(key: Array, shape: tuple[int, ...], count: Array) -> Array:
+    """Whole numbers from 0 to count - 1.
+
+    A quarter of the work of `jax.random.randint`; small numbers are favoured by less than count / 2³².
+    """
+    return (jax.random.bits(key, shape) % count.astype(jnp.uint32)).astype(jnp.int32)
 
 
 def later(buffer: Buffer, place: Array, steps: Array) -> Array:
