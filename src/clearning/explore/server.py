@@ -165,6 +165,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen()  # who comes before the server is ready waits, and is not turned away
     except OSError as error:
         if listening:
             listening.close()
