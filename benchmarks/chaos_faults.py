@@ -104,7 +104,7 @@ def two_processes(world: World) -> None:
     folder = world.new_folder()
     first = begun(world, folder)
     first.kill(signal.SIGSTOP)  # or it would be at its end before the second has looked
-    for words in (["resume", str(folder)], world.train(folder)):
+    for words in (world.resume(folder), world.train(folder)):
         second = Process(words, folder.with_suffix(".second.log"))
         ends_with(second, 1, f"Process {first.pid} on", "is at work in")
     first.kill(signal.SIGCONT)
@@ -143,7 +143,7 @@ def divergence(world: World) -> None:
     ends_with(process, 1, "is no longer finite at update ", "smaller --learning-rate")
     if (folder / "checkpoint.safetensors").exists():
         check_last_good(folder)
-        again = Process(["resume", str(folder)], folder.with_suffix(".log"))
+        again = Process(world.resume(folder), folder.with_suffix(".log"))
         ends_with(again, 1, "is no longer finite at update ")
 
 
