@@ -40,6 +40,15 @@ def test_a_waypoint_is_worth_it_where_the_product_is_larger():
     assert followed(legs, last, start_legs, np.array([0.0, 0.5]), 1) == ([-1], [1], 0.0)
 
 
+def test_two_steps_are_enough_for_two_legs():
+    # From the first waypoint to the second in one step (0.9), and from there to the goal in another (0.8).
+    legs = np.zeros((2, 2, 1))
+    legs[0, 1] = 0.9
+    np.testing.assert_allclose(
+        path_values(legs, np.array([[0.0], [0.8]]), 2), [[0, 0], [0, 0.8], [0.72, 0.8]]
+    )
+
+
 def test_the_budget_goes_where_it_helps_most():
     # Two legs of up to three steps; the first gains little from time, the second much.
     legs, last = np.zeros((1, 1, 3)), np.array([[0.1, 0.5, 0.9]])

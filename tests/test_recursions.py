@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from clearning.core.recursions import C_RULE, cumulative, discounted, exact, q_value, rule_out
 
-RULES = {"C": cumulative, "A": exact, "D": discounted(0.5), "Q": q_value(0.5)}
+RULES = {
+    "C": cumulative,
+    "A": exact,
+    "D": lambda *given: discounted(0.5)(*given),
+    "Q": lambda *given: q_value(0.5)(*given),
+}
 
 # reached, dead, next value, and the targets of C, A, D and Q with γ = 1/2.
 MORE_STEPS_LEFT = [

@@ -295,10 +295,11 @@ def test_only_sources_in_the_mix_are_asked():
     for at in range(4):
         alone = GoalSources(*(numbers[n] if n == at else never for n in range(4)))
         assert draw_goal(jax.random.key(0), GoalMix(*np.eye(4)[at]), alone) == at
-    mix, keys = GoalMix(0.5, 0.0, 0.3, 0.2), jax.random.split(jax.random.key(1), 4000)
-    some = GoalSources(numbers[0], never, numbers[2], numbers[3])
-    drawn = np.asarray(jax.jit(jax.vmap(lambda k: draw_goal(k, mix, some)))(keys), int)
-    assert_frequencies(np.bincount(drawn, minlength=4), np.array(mix))
+    keys = jax.random.split(jax.random.key(1), 4000)
+    for mix in (GoalMix(0.5, 0.0, 0.3, 0.2), GoalMix(0.0, 0.6, 0.4, 0.0)):
+        some = GoalSources(*(number if p else never for number, p in zip(numbers, mix, strict=True)))
+        drawn = np.asarray(jax.jit(jax.vmap(lambda k, m=mix, s=some: draw_goal(k, m, s)))(keys), int)
+        assert_frequencies(np.bincount(drawn, minlength=4), np.array(mix))
 
 
 def test_a_key_of_its_own_varies_the_goal_and_not_the_source():
