@@ -1,10 +1,10 @@
-"""Far goals with and without waypoints, for a car that looks only 12 steps ahead.
+"""Far goals with and without waypoints, for a car that looks only a few steps ahead.
 
-    python benchmarks/planning.py [--seeds 0-4] [--episodes 700] [--out runs/planning]
+    python benchmarks/planning.py [--horizon 12] [--seeds 0-4] [--episodes 700] [--out runs/planning]
 
 The hard test goals of Dubins' car are 19 steps away on average: too far for such an agent to know them
-reachable. Trains the preset with H = 12 (minutes on two cores) where the folder of a seed holds no finished
-run. Writes results/planning.json and results/planning.md, after each seed what there is.
+reachable. Trains the preset with that H (minutes on two cores) where the folder of a seed holds no finished
+run. Writes results/planning-h12.json and results/planning-h12.md, after each seed what there is.
 """
 
 import argparse
@@ -20,13 +20,14 @@ import clearning
 from clearning.envs import DubinsCar
 from clearning.evaluate import over_seeds
 
-HORIZON, BUDGET = 12, 60
+BUDGET = 60
 RESULTS = Path(__file__).parents[1] / "results"
 WAYS = ("without waypoints", "with waypoints")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--horizon", type=int, default=12, help="that the agents are trained with")
     parser.add_argument("--seeds", default="0-4", help="as in 0-4")
     parser.add_argument("--episodes", type=int, default=700, help="of each training")
     parser.add_argument("--goals", type=int, default=1000, help="hard test goals to try at most")
@@ -35,13 +36,14 @@ def main() -> None:
     first, _, last = given.seeds.partition("-")
     found = []
     for seed in range(int(first), int(last or first) + 1):
-        found.append(one_seed(seed, given.episodes, given.goals, Path(given.out) / f"seed-{seed}"))
-        write_results(found, given.episodes)
+        run = Path(given.out) / f"h{given.horizon}" / f"seed-{seed}"
+        found.append(one_seed(seed, given.horizon, given.episodes, given.goals, run))
+        write_results(found, given.horizon, given.episodes)
 
 
-def one_seed(seed: int, episodes: int, count: int, run: Path) -> dict[str, Any]:
+def one_seed(seed: int, horizon: int, episodes: int, count: int, run: Path) -> dict[str, Any]:
     if not (run / "config.json").is_file():
-        clearning.train("dubins-car", seed=seed, max_horizon=HORIZON, episodes=episodes, out=run)
+        clearning.train("dubins-car", seed=seed, max_horizon=horizon, episodes=episodes, out=run)
     agent = clearning.resume(run)
     test = DubinsCar().test_set()
     hard = np.flatnonzero([stratum == "hard" for stratum in test.stratum])
@@ -66,20 +68,21 @@ def one_seed(seed: int, episodes: int, count: int, run: Path) -> dict[str, Any]:
     return record
 
 
-def write_results(found: list[dict[str, Any]], episodes: int) -> None:
+def write_results(found: list[dict[str, Any]], horizon: int, episodes: int) -> None:
     success = {name: over_seeds([seed[name]["success"] for seed in found]) for name in WAYS}
     seeds = f"{found[0]['seed']}-{found[-1]['seed']}"
     command = (
-        f"python benchmarks/planning.py --seeds {seeds} --episodes {episodes} --goals {found[0]['goals']}"
+        f"python benchmarks/planning.py --horizon {horizon} --seeds {seeds} --episodes {episodes} "
+        f"--goals {found[0]['goals']}"
     )
     record = {"command": command, "success": success, "seeds": found}
-    (RESULTS / "planning.json").write_text(json.dumps(record, indent=1) + "\n")
+    (RESULTS / f"planning-h{horizon}.json").write_text(json.dumps(record, indent=1) + "\n")
     lines = [
         "# Far goals with and without waypoints",
         "",
-        f"`{command}`; numbers in [planning.json](planning.json).",
+        f"`{command}`; numbers in [planning-h{horizon}.json](planning-h{horizon}.json).",
         "",
-        f"Dubins' car by agents that were trained with H = {HORIZON} ({episodes} episodes): "
+        f"Dubins' car by agents that were trained with H = {horizon} ({episodes} episodes): "
         f"{found[0]['goals']} hard test goals, {BUDGET} steps to reach them.",
         "",
         f"| policy | success, mean ± std of {len(found)} seed{'s' * (len(found) > 1)} | every seed | steps |",
@@ -90,7 +93,7 @@ def write_results(found: list[dict[str, Any]], episodes: int) -> None:
         steps = [seed[name]["steps"] for seed in found if seed[name]["steps"]]
         spent = f"{np.mean(steps):.1f}" if steps else "–"
         lines.append(f"| {name} | {100 * s['mean']:.1f} ± {100 * s['std']:.1f} % | {every} | {spent} |")
-    (RESULTS / "planning.md").write_text("\n".join(lines) + "\n")
+    (RESULTS / f"planning-h{horizon}.md").write_text("\n".join(lines) + "\n")
 
 
 def steps_to(goal: np.ndarray, act) -> int:

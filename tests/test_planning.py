@@ -1,7 +1,7 @@
 """Waypoints: hand-worked graphs, every path enumerated, and an agent on a line."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import jax.numpy as jnp
 import numpy as np
@@ -143,6 +143,20 @@ def test_an_episode_plans_anew_wherever_it_finds_itself(agent):
         episode.act([x])
     with pytest.raises(UsageError, match="used up"):
         episode.act([x])
+
+
+def test_nothing_is_gone_after_twice_while_there_is_another_way(agent):
+    episode = Planner(agent, np.arange(0.0, 21.0)[:, None]).episode([6.0], budget=20)
+    gone_after: list[float] = []
+    while episode.steps_left:
+        leg_ends = not episode._leg_left
+        episode.act([4.0])  # something that C knows nothing of holds it there
+        if leg_ends:
+            gone_after.append(float(episode._waypoint[0]))
+    assert gone_after[0] == 6.0  # the goal itself, which is near
+    waypoints = [x for x in gone_after if x != 6.0]
+    assert len(waypoints) == len(set(waypoints)) >= 4
+    assert all(a != b for a, b in pairwise(gone_after))
 
 
 def test_a_near_goal_needs_no_waypoint(agent):

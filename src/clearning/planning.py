@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from clearning.agent import Agent, check_share
 from clearning.api import load
 from clearning.core.horizons import smallest_safe_horizon
-from clearning.core.planning import first_leg, path_values
+from clearning.core.planning import GOAL, Leg, first_leg, path_values
 from clearning.errors import ClearningError, UsageError
 from clearning.files import load_arrays
 from clearning.runs import RunFolder
@@ -115,38 +115,62 @@ class PlannedEpisode:
             raise UsageError(f"budget must be a whole number of at least 1, not {budget}.")
         self.planner, self.goal, self.alpha = planner, np.asarray(goal, np.float32), alpha
         self.steps_left, self._leg_left, self._waypoint = int(steps), 0, self.goal
+        self._tried: set[int] = set()  # waypoints gone after so far, and the goal if it was the last
         self._last = planner.agent.reach_curve(planner.candidates.observation, self.goal, monotone=True)
         self._values = path_values(planner._legs, self._last, self.steps_left)
 
     def plan(self, obs: ArrayLike) -> Plan:
         """The best waypoints from an observation, with the steps that are left."""
-        if not self.steps_left:
-            raise UsageError("The steps of this episode are used up: begin another.")
-        agent, (_, achieved) = self.planner.agent, self.planner.candidates
-        here = np.asarray(obs, np.float32)
-        legs, last = self.planner._curves(here, achieved), agent.reach_curve(here, self.goal, monotone=True)
-        starts = [first_leg(legs, last, self._values, b) for b in range(1, self.steps_left + 1)]
-        worth = np.zeros(len(self._values) - 1, np.float32)  # of one size, for JAX compiles for each anew
-        worth[: self.steps_left] = [leg.probability for leg in starts]
-        budget = min(int(smallest_safe_horizon(jnp.asarray(worth), self.alpha)), self.steps_left)
-        waypoints, steps, leg = [], [], starts[budget - 1]
-        while leg.waypoint >= 0:
+        leg, budget = self._first_leg(obs)
+        achieved, probability = self.planner.candidates.achieved, leg.probability
+        waypoints, steps = [], []
+        while leg.waypoint != GOAL:
             waypoints.append(achieved[leg.waypoint])
             steps.append(leg.steps)
             legs, last = self.planner._legs[leg.waypoint], self._last[leg.waypoint]
             leg = first_leg(legs, last, self._values, budget - sum(steps))
-        whole = (np.array([*waypoints, self.goal]), np.array([*steps, leg.steps]))
-        return Plan(*whole, probability=float(worth[budget - 1]))
+        return Plan(np.array([*waypoints, self.goal]), np.array([*steps, leg.steps]), probability)
 
     def act(self, obs: ArrayLike) -> Any:
-        """The best action towards the next waypoint within what is left of its steps."""
-        if not self._leg_left or self.planner._is_there(np.asarray(obs, np.float32), self._waypoint):
-            now = self.plan(obs)
-            self._waypoint, self._leg_left = now.waypoints[0], int(now.steps[0])
-        action = self.planner.agent.act(obs, self._waypoint, horizon=self._leg_left)
+        """An action towards the next waypoint: by the dial, or by the leg's steps where those are fewer.
+
+        The dial looks anew at each step; a leg's steps counted down can repeat a mistake to their end.
+        """
+        agent, here = self.planner.agent, np.asarray(obs, np.float32)
+        arrived = self.planner._is_there(here, self._waypoint)
+        if arrived or not self._leg_left:
+            leg, _ = self._first_leg(here)
+            self._tried = (self._tried - {GOAL}) | {leg.waypoint}
+            self._leg_left = leg.steps
+            achieved = self.planner.candidates.achieved
+            self._waypoint = self.goal if leg.waypoint == GOAL else achieved[leg.waypoint]
+        in_time = agent.dialled_horizon(here, self._waypoint, self.alpha) <= self._leg_left
+        dial: dict[str, Any] = {"alpha": self.alpha} if in_time else {"horizon": self._leg_left}
+        action = agent.act(here, self._waypoint, **dial)
         self._leg_left -= 1
         self.steps_left -= 1
         return action
+
+    def _first_leg(self, obs: ArrayLike) -> tuple[Leg, int]:
+        """Where to go first, and the steps of the whole way."""
+        if not self.steps_left:
+            raise UsageError("The steps of this episode are used up: begin another.")
+        here = np.asarray(obs, np.float32)
+        legs = self.planner._curves(here, self.planner.candidates.achieved)
+        last = self.planner.agent.reach_curve(here, self.goal, monotone=True)
+        # What is promised of places hardly ever seen may be wrong: no way leads to and fro for ever.
+        new = legs.copy()
+        new[[w for w in self._tried if w != GOAL]] = 0.0
+        leg, budget = self._within(new, last * (GOAL not in self._tried))
+        return (leg, budget) if leg.probability else self._within(legs, last)
+
+    def _within(self, legs: np.ndarray, last: np.ndarray) -> tuple[Leg, int]:
+        """The best first leg within the fewest steps that are enough for alpha."""
+        starts = [first_leg(legs, last, self._values, b) for b in range(1, self.steps_left + 1)]
+        worth = np.zeros(len(self._values) - 1, np.float32)  # of one size, for JAX compiles for each anew
+        worth[: self.steps_left] = [leg.probability for leg in starts]
+        budget = min(int(smallest_safe_horizon(jnp.asarray(worth), self.alpha)), self.steps_left)
+        return starts[budget - 1], budget
 
 
 def replayed_states(run: str | Path, count: int = CANDIDATES) -> Candidates:

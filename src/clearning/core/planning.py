@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+GOAL = -1  # in place of a waypoint's index
+
 
 class Leg(NamedTuple):
     """The first leg of the best path from a state."""
 
     waypoint: int
-    """Its index, or −1 for the goal itself."""
+    """Its index, or `GOAL` for the goal itself."""
     steps: int
     """How many it may take."""
     probability: float
@@ -46,7 +48,7 @@ def first_leg(legs: np.ndarray, last: np.ndarray, values: np.ndarray, left: int)
         waypoint, taken = np.unravel_index(through.argmax(), through.shape)
         if through[waypoint, taken] > direct:
             return Leg(int(waypoint), int(taken) + 1, float(through[waypoint, taken]))
-    return Leg(-1, steps, float(direct))
+    return Leg(GOAL, steps, float(direct))
 
 
 def _direct(last: np.ndarray, left: int) -> tuple[int, np.ndarray]:
