@@ -83,6 +83,8 @@ CAVEATS = """\
    same bits. `dubins-car` was trained before and after those changes, one core each time, with the same
    success in each seed; the table shows the later runs. The bits depend on the number of threads too:
    `make demo` trains seed 0 on both cores, and gave 97.40 % there.
+   All runs above are older than the way in which batches are drawn now (one hash for each number instead of
+   four): again the same method and settings, and other bits.
 5. `paper/frozen-lake` follows the paper's numbers; the paper trained it for its figure 3a and gives no
    success rates. With so few updates of so small a network two of the three seeds did not find most goals.
 6. Robots, single trials on the way to the present presets, seed 0 unless said, success on 100 test
