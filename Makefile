@@ -20,7 +20,7 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.all-extras
 	$(RUN)/python benchmarks/speed.py
 
-# Faults done to real trainings, in at most 20 minutes, and hostile files.
+# Faults done to real trainings, in at most 40 minutes, and hostile files.
 chaos: $(VENV)/.ready fuzz
 	$(RUN)/python benchmarks/chaos.py
 	$(RUN)/python benchmarks/reliability.py

@@ -1,6 +1,6 @@
 """Faults done to real trainings, each of which must end with the bits of an undisturbed one: `make chaos`.
 
-    python benchmarks/chaos.py [--worlds lake robot] [--minutes 20] [--kills 100] [--robot-kills 20]
+    python benchmarks/chaos.py [--worlds lake robot] [--minutes 40] [--kills 100] [--robot-kills 20]
 
 Two small trainings, one on frozen lake (JAX) and one on FetchReach (MuJoCo, four environments in two
 processes), are first run undisturbed. Then they are killed, filled up, made read-only and so on, and gone on
@@ -128,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=20.0, help="for both worlds together")
+    parser.add_argument("--minutes", type=float, default=40.0, help="for both worlds together")
     parser.add_argument("--worlds", nargs="+", choices=list(WORLDS), default=list(WORLDS))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--robot-kills", type=int, default=20)
