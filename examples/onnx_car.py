@@ -10,12 +10,11 @@ import numpy as np
 import onnxruntime
 
 car = onnxruntime.InferenceSession(sys.argv[1])
-place, angle, goal = np.array([1.0, 8.0]), 0.0, [13.0, 9.0]  # with no wall in the way
-dial = {"alpha": np.float32([0.9]), "horizon": np.int64([0])}  # a horizon over 0 would replace alpha
+place, angle, goal = np.array([1.0, 8.0]), 0.0, np.float32([[13.0, 9.0]])  # with no wall in the way
+dial = {"goal": goal, "alpha": np.float32([0.9]), "horizon": np.int64([0])}  # h > 0 would replace alpha
 for step in range(40):
-    heading = [np.cos(angle), np.sin(angle)]
-    pair = {"observation": np.float32([[*place, *heading]]), "goal": np.float32([goal])}
-    (curve,), (action,), (h,) = car.run(["reach_curve", "action", "chosen_horizon"], pair | dial)
+    asked = dial | {"observation": np.float32([[*place, np.cos(angle), np.sin(angle)]])}
+    (curve,), (action,), (h,) = car.run(["reach_curve", "action", "chosen_horizon"], asked)
     print(f"step {step} at ({place[0]:.1f}, {place[1]:.1f}): {curve[h - 1]:.0%} within {h} steps")
     if (curve == 1).all():
         break  # there
