@@ -286,7 +286,9 @@ def test_weights_that_do_not_fit_are_named(agent, tmp_path):
 
 
 def test_custom_networks_train_save_and_load(tmp_path):
-    from clearning.networks import MLP, AllHorizons, Inputs
+    from clearning.networks.inputs import Inputs
+    from clearning.networks.layers import MLP
+    from clearning.networks.numbered import AllHorizons
 
     def tiny(spec, config, key):
         inputs = Inputs(spec, "scaled")

@@ -13,7 +13,9 @@ from clearning.agents.continuous import actor_loss, critic_loss, example_target,
 from clearning.config import Config
 from clearning.core.recursions import C_RULE, NAIVE_RULE, TDM_RULE, cost_rule, rule_for, steps_to_go
 from clearning.envs import CatAndMouse
-from clearning.networks import HeadsActorCritic, NormalisedInputs, build_network, with_statistics
+from clearning.networks import build_network, with_statistics
+from clearning.networks.actor_critic import HeadsActorCritic
+from clearning.networks.inputs import NormalisedInputs
 from clearning.types import Batch, EnvSpec, Episodes, Method
 
 SPEC = EnvSpec(

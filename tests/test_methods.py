@@ -16,7 +16,8 @@ from clearning.config import Config
 from clearning.core.recursions import A_RULE, C_RULE, D_RULE, GCSL_RULE, cost_rule, exact, rule_for
 from clearning.core.tabular import optimal_d
 from clearning.envs import CatAndMouse, FrozenLake
-from clearning.networks import GROUPS, MLP, PLANES, MinMax, build_network, cumulated_logits
+from clearning.networks import build_network
+from clearning.networks.layers import GROUPS, MLP, PLANES, MinMax, cumulated_logits
 from clearning.presets import PEERS, PRESETS, preset
 from clearning.rollout import collect, own_dial
 from clearning.types import Batch

@@ -16,19 +16,10 @@ from clearning.core.horizons import NOISE_FLOOR
 from clearning.core.recursions import C_RULE, rule_for
 from clearning.errors import ClearningError, UsageError
 from clearning.files import write_atomically
-from clearning.networks import (
-    CLIP,
-    MLP,
-    SMALLEST_DEVIATION,
-    AllHorizons,
-    Hazards,
-    HeadsActorCritic,
-    HorizonActorCritic,
-    Inputs,
-    MinMax,
-    NormalisedInputs,
-    SampledHorizon,
-)
+from clearning.networks.actor_critic import HeadsActorCritic, HorizonActorCritic
+from clearning.networks.inputs import CLIP, SMALLEST_DEVIATION, Inputs, NormalisedInputs
+from clearning.networks.layers import MLP, Hazards, MinMax
+from clearning.networks.numbered import AllHorizons, SampledHorizon
 from clearning.types import Norm, StepBound
 
 OPSET = 18  # the first whose reductions all take their axes as an input

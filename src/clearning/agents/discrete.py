@@ -11,7 +11,7 @@ from jax import Array
 from clearning.agents.learner import ADAM, Learner, masked_loss, step_on, target_from
 from clearning.config import Config
 from clearning.core.recursions import Rule
-from clearning.networks import Supported
+from clearning.networks.numbered import Supported
 from clearning.types import Batch, Metrics, Network
 
 
