@@ -145,6 +145,7 @@ def _npz_headers(path: Path) -> Iterator[dict[str, Header]]:
         with zipfile.ZipFile(path) as archive:
             members = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
             yield {name: _npy_header(path, archive, info) for name, info in members.items()}
+    # zipfile's own words for a compression it does not know, and for a password, are the last two.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise ClearningError(damaged) from error
 

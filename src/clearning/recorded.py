@@ -8,7 +8,8 @@ import numpy as np
 from jax import Array
 
 from clearning.config import Config
-from clearning.envs.external import ExternalEnv, Probe, find_achieved
+from clearning.envs.external import ExternalEnv, find_achieved
+from clearning.envs.objections import Probe
 from clearning.errors import ClearningError, UsageError
 from clearning.types import EnvSpec, Episodes, GoalCheck, norm_distance
 

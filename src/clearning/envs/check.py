@@ -14,14 +14,16 @@ from gymnasium.wrappers import TimeLimit
 from clearning.config import Config
 from clearning.envs.external import (
     ExternalEnv,
-    Probe,
     UnsuitableEnvironment,
     episode_limit,
     find_achieved,
-    find_objections,
     name_of,
-    observation_objections,
     open_by_name,
+)
+from clearning.envs.objections import (
+    Probe,
+    find_objections,
+    observation_objections,
     random_action,
     rewards_of,
     sample_rewards,

@@ -1,5 +1,6 @@
 """What the two grid worlds share: cells, their goals by distance, and exact transition tables."""
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -66,7 +67,7 @@ def transition_table(env, cells: np.ndarray) -> FiniteMDP:
     return FiniteMDP(table, np.eye(len(cells), dtype=bool), dead)
 
 
-class GridWorld:
+class GridWorld(ABC):
     """A world whose state, observation and goal are the cell one is in."""
 
     name: ClassVar[str]
@@ -75,9 +76,9 @@ class GridWorld:
     max_episode_steps: int
 
     @property
+    @abstractmethod
     def step_bound(self) -> StepBound:
         """How far one step leads at most."""
-        raise NotImplementedError
 
     @property
     def spec(self) -> EnvSpec:
