@@ -27,7 +27,9 @@ PATIENCE = 60_000  # milliseconds: whatever else runs on the machine slows every
 TINY = {"hidden": (8,), "max_horizon": 6}
 POINT = {"env": "point_goal:PointGoal-v0", "processes": 1, "max_episode_steps": 5}
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium is installed")
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM, reason="needs a chromium on the PATH, which pip does not install"
+)
 
 
 def untrained(folder: Path, settings: dict, preset: str | None = None, seed: int = 0) -> Path:

@@ -1,6 +1,7 @@
 """Exact dynamic programming: the paper's propositions, brute force, and worlds with known answers."""
 
 import itertools
+from dataclasses import FrozenInstanceError
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from clearning.core import tabular
 from clearning.core.tabular import (
     FiniteMDP,
     estimate_mdp,
@@ -288,3 +290,9 @@ def test_estimate_from_exact_frequencies_is_the_world():
     np.testing.assert_array_equal(
         estimate_mdp(mdp, nothing, nothing, nothing).transition, np.eye(3)[:, None].repeat(2, 1)
     )
+
+
+def test_a_world_is_not_changed_by_assignment():
+    mdp = tabular.FiniteMDP(np.ones((1, 1, 1)), np.ones((1, 1), bool), np.zeros(1, bool))
+    with pytest.raises(FrozenInstanceError):
+        mdp.dead = np.ones(1, bool)  # pyright: ignore[reportAttributeAccessIssue]

@@ -120,7 +120,7 @@ class PlannedEpisode:
         self._values = path_values(planner._legs, self._last, self.steps_left)
 
     def plan(self, obs: ArrayLike) -> Plan:
-        """The best waypoints from an observation, with the steps that are left."""
+        """The best waypoints from an observation with the steps that are left, of those not tried yet."""
         leg, budget = self._first_leg(obs)
         achieved, probability = self.planner.candidates.achieved, leg.probability
         waypoints, steps = [], []
@@ -152,7 +152,7 @@ class PlannedEpisode:
         return action
 
     def _first_leg(self, obs: ArrayLike) -> tuple[Leg, int]:
-        """Where to go first, and the steps of the whole way."""
+        """Where to go first, and the steps that the whole way may take."""
         if not self.steps_left:
             raise UsageError("The steps of this episode are used up: begin another.")
         here = np.asarray(obs, np.float32)
