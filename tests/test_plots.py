@@ -261,6 +261,7 @@ def test_overlap_of_one_who_knows_and_one_who_denies():
     assert plots.reachability_overlap(says(0.0), CAR, [3, 7]) == {3: 0.0, 7: 0.0}
     everywhere = plots.reachability_overlap(says(1.0), CAR, [3, 7, 15])
     assert 0 < everywhere[3] < everywhere[7] < everywhere[15] < 1
+    assert plots.reachable_share(CAR, [3, 7, 15]) == pytest.approx(everywhere)
     assert plots.reachability_overlap(Optimal(FrozenLake()), FrozenLake(), [6, 24]) == {6: 1.0, 24: 1.0}
     assert plots.reachability_overlap(knows_the_way(MiniMaze()), MiniMaze(), [9]) == {9: 1.0}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -277,6 +278,25 @@ def test_finished_runs_are_used_again_interrupted_ones_go_on_and_the_rest_is_tra
     assert "2 trainings to do." in lines
     assert "frozen-lake, seed 2: 50 %, half" in lines
     assert "frozen-lake, seed 2: some world, seed 0: 50 %, half" in (fake.folder / "log.txt").read_text()
+
+
+def test_a_terminal_has_a_bar_for_each_training_and_one_for_all(fake, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then holds any output for a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)  # noqa: E731
+    train_missing([lake(0), lake(1)], fake.folder, 1, fake.program())
+    lines = shown()
+    assert "2 trainings to do" in lines
+    assert [f"frozen-lake, seed {seed}: finished" in lines for seed in (0, 1)] == [True, True]
+    with pytest.raises(TrainingsFailed):
+        train_missing([lake(2)], fake.folder, 1, fake.program("fail"))
+    assert "frozen-lake, seed 2: failed" in shown()
+
+
+def test_a_folder_that_cannot_be_made_is_told(fake, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ClearningError, match="Could not create"):
+        train_missing([lake(0)], tmp_path / "file" / "runs", 1, fake.program())
 
 
 def test_a_failing_training_is_told_after_the_others(fake):

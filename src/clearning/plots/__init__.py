@@ -30,7 +30,7 @@ from clearning.plots.paths import (
     spread_out,
     trajectories,
 )
-from clearning.plots.reach import heat_maps, reachability_overlap
+from clearning.plots.reach import heat_maps, reachability_overlap, reachable_share
 from clearning.plots.reliability import reliability_diagram, write_reliability
 from clearning.plots.style import DPI, save, styled
 from clearning.runs import run_folders
@@ -52,6 +52,7 @@ __all__ = [
     "plot_run",
     "policy_by_horizon",
     "reachability_overlap",
+    "reachable_share",
     "reliability_diagram",
     "spread_out",
     "tolerances",

@@ -37,6 +37,15 @@ def reachability_overlap(agent: Any, env: Any, horizons: Sequence[int]) -> dict[
     return overlap
 
 
+def reachable_share(env: Any, horizons: Sequence[int]) -> dict[int, float]:
+    """The share of the goals that are truly reachable, by horizon.
+
+    It is the overlap of whoever calls everything reachable: what is above it was learned.
+    """
+    truth = true_curve(env, viewpoint(env), goals_of(env), max(horizons)) >= REACHABLE
+    return {h: float(truth[:, h - 1].mean()) for h in horizons}
+
+
 def heat_maps(agent: Any, env: Any, horizons: Sequence[int] | None = None) -> Figure:
     """max_a C over all goals from one state for several horizons, beside what is true (figure 3b)."""
     default = {DubinsCar: CAR_HORIZONS, MiniMaze: MAZE_HORIZONS, FrozenLake: LAKE_HORIZONS}

@@ -15,6 +15,7 @@ __all__ = ["PEERS", "PRESETS", "describe_preset", "gymnasium_defaults", "preset"
 PRESETS: dict[str, Callable[[], Config]] = {
     "frozen-lake": worlds.frozen_lake,
     "mini-maze": worlds.mini_maze,
+    "stochastic-maze": worlds.stochastic_maze,
     "dubins-car": worlds.dubins_car,
     "dubins-reachability": worlds.dubins_reachability,
     "cat-and-mouse": worlds.cat_and_mouse,

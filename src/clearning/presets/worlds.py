@@ -1,5 +1,7 @@
 """Ours for the worlds of this package, in the all-horizon form."""
 
+from dataclasses import replace
+
 from clearning.config import Config
 
 
@@ -40,6 +42,25 @@ def mini_maze() -> Config:
         skip_ruled_out=True,
         evaluate_every=25,
         checkpoint_every=25,
+    )
+
+
+def stochastic_maze() -> Config:
+    """The mini maze where a move may fail or go twice as far, 300 episodes: for probabilities to be trusted.
+
+    No hindsight, which looks past the moves that failed; most goals are drawn near instead, whatever the
+    episode, for random ones alone are too seldom within reach to learn from. Where chance decides, C needs
+    long averages: more than half of the updates come after the last episode.
+    """
+    return replace(
+        mini_maze(),
+        env_options={"stochastic": True},
+        learning_rate=3e-3,
+        target_rate=0.1,
+        goal_future=0.0,
+        goal_random=0.3,
+        goal_nearby=0.7,
+        final_share=1.5,
     )
 
 

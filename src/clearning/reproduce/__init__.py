@@ -76,7 +76,8 @@ def _origin(
     section.blocks += [Text(command, code=True)]
     measured = sorted(results.measured, key=lambda m: m.run.title)
     hours = sum(m.hours for m in measured)
-    short = f" {missing} runs are missing." if missing else ""
+    lacking = "1 run is" if missing == 1 else f"{missing} runs are"
+    short = f" {lacking} missing." if missing else ""
     section.blocks.append(
         Text(f"{len(measured)} finished runs, {hours:.2f} hours of training in all.{short}")
     )

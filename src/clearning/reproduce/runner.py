@@ -39,6 +39,7 @@ def stored_runs(folder: Path) -> dict[str, RunFolder]:
         run = RunFolder(file.parent)
         try:
             config, seed, _ = run.read()
+            run.is_finished()
         except ClearningError as error:
             print(f"clearning: passed over: {error}", file=sys.stderr)
             continue

@@ -259,6 +259,8 @@ def figure_3b(results: Results, figures: Path) -> Section:
                 figure = plots.heat_maps(m.agent, env)
                 section.blocks.append(_picture(figure, file, f"Ours, {name}, first seed"))
     if rows:
+        everything = plots.reachable_share(env, CAR_HORIZONS)
+        rows.append(["all goals called reachable", NOTHING, *(f"{v:.3f}" for v in everything.values())])
         headings = ["source", "seed", *(f"IoU with the truth, h = {h}" for h in CAR_HORIZONS)]
         section.blocks.append(Table(headings, rows))
     return _or_missing(section)
