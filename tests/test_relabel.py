@@ -151,6 +151,12 @@ def test_nearby_goals_may_be_as_far_as_the_horizon_allows():
     np.testing.assert_array_equal(batch.goal[:, 0] - NEARBY, 100 * e + t + 2 * batch.horizon)
 
 
+@pytest.mark.parametrize("nearness", [0.0, 1.5])
+def test_nearby_goals_are_nearer_the_more_nearness_is_asked_for(nearness):
+    horizon = draw(Line(), line_buffer(), goal_nearness=nearness, **only("nearby")).horizon
+    assert_frequencies(np.bincount(horizon.astype(int), minlength=6)[1:], np.arange(1, 6) ** -nearness)
+
+
 def test_sources_mixed_with_their_probabilities():
     """Each count is binomial; the false-alarm rate of each is 1e-6."""
     shares = {"goal_future": 0.45, "goal_episode": 0.15, "goal_random": 0.3, "goal_nearby": 0.1}

@@ -95,9 +95,9 @@ def _scaled_distance(config: Config, achieved: Array, goal: Array) -> Array:
 
 
 def _sampled_horizon(key: Array, config: Config, progress: Array) -> Array:
-    # Where every horizon is backed up, a horizon is drawn only to choose a goal: uniformly.
-    kappa = 0.0 if config.form == "all-horizons" else config.kappa
-    return sample_horizon(key, config.max_horizon, kappa, progress)
+    if config.form == "all-horizons":  # every horizon is backed up; one is drawn only to choose a goal
+        return sample_horizon(key, config.max_horizon, config.goal_nearness, 0.0)
+    return sample_horizon(key, config.max_horizon, config.kappa, progress)
 
 
 def _episode_horizon_left(buffer: Buffer, config: Config, drawn: Sample) -> Array:

@@ -14,7 +14,7 @@ AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_
 AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
-NOT_NEGATIVE += ("final_share", "updates", "reached_within")
+NOT_NEGATIVE += ("final_share", "updates", "reached_within", "goal_nearness")
 # More than anybody's training needs, and little enough that a config from a stranger cannot take the machine.
 AT_MOST = {"max_horizon": 10_000, "max_episode_steps": 100_000, "parallel_envs": 10_000, "processes": 1_000}
 AT_MOST |= {"critics": 100, "goal_tries": 1_000, "pair_tries": 1_000, "goal_candidates": 10_000}
@@ -148,6 +148,8 @@ class Config:
     """Share of goals drawn as the environment draws them."""
     goal_nearby: float = 0.0
     """Share of goals drawn among those that a sampled horizon might reach (appendix F)."""
+    goal_nearness: float = 0.0
+    """All-horizon form: that horizon is drawn with p(h) ∝ h^(−goal_nearness); the larger, the more are near."""
     goal_tries: int = 2
     """Draws of a goal before a pair whose goal is already reached is left out."""
     pair_tries: int = 1
