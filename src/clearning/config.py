@@ -149,7 +149,7 @@ class Config:
     goal_nearby: float = 0.0
     """Share of goals drawn among those that a sampled horizon might reach (appendix F)."""
     goal_nearness: float = 0.0
-    """All-horizon form: that horizon is drawn with p(h) ∝ h^(−goal_nearness); the larger, the more are near."""
+    """All-horizon form: that horizon is drawn with p(h) ∝ h^(−goal_nearness), so that more goals are near."""
     goal_tries: int = 2
     """Draws of a goal before a pair whose goal is already reached is left out."""
     pair_tries: int = 1
