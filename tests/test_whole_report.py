@@ -4,6 +4,7 @@ The agents have learned nothing: they are there to be drawn. What came of their 
 while they trained is written into their folders, as an evaluation and a training leave it.
 """
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -30,6 +31,7 @@ REACHED |= {"naive-q": 24, "uniform-h": 20, "monotone": 8}
 STEPS = {"c-learning": 10, "gcsl": 14, "her": 16, "td3": 20, "a-learning": 8, "d-learning": 10, "tdm": 20}
 STEPS |= {"naive-q": 20, "uniform-h": 20, "monotone": 20}
 # Environment steps after which all that is learned is learned; before, in proportion.
+CURVE = (0, 1000, 1200, 2000, 3000, 4000)
 LEARNED_AFTER = {"c-learning": 1000, "naive-q": 2000, "uniform-h": 1200}
 
 
@@ -51,7 +53,7 @@ def make_up(folder: Path, one: Run) -> None:
         place.create(one.config, one.seed, one.preset, {})
         place.agent_file.touch()
     save_arrays(place.checkpoint_file, {}, {"kind": "checkpoint", "counters": {"finished": True}})
-    for steps in (0, 1000, 1200, 2000, 3000, 4000):
+    for steps in CURVE:
         counts = {"episodes": steps // 50, "env_steps": steps, "updates": steps}
         success = REACHED[one.method] / 24 * min(1.0, steps / LEARNED_AFTER.get(one.method, 3000))
         place.append_metrics({**counts, "eval_success": success, "seconds": 1.8 * steps})
@@ -185,6 +187,29 @@ def test_its_origin_has_commands_hours_and_what_is_missing(report):
     assert "clearning reproduce all --budget paper --seeds 0,1,2 --robots no" in report.text
     told = "clearning train td3/fetch-pick-and-place --seed 2 --episodes 0 --env-steps 250000"
     assert report.rows("Where this comes from", told) == [["4,000", "2.00"]]
+
+
+def test_every_seed_and_every_curve_is_in_a_table_for_machines(report):
+    def read(name):
+        with open(report.folder / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+    asked = {"preset": "gcsl/paper/dubins-car", "seed": "1"}
+    mine = [row for row in read("seeds.csv") if asked.items() <= row.items()]
+    assert [(row["stratum"], row["goals"]) for row in mine] == [
+        ("easy", "8"),
+        ("hard", "8"),
+        ("medium", "8"),
+        ("all", "24"),
+    ]
+    assert {(row["success"], row["path"], row["discount"]) for row in mine} == {("0.5", "7.0", "")}
+    discounts = [row["discount"] for row in read("seeds.csv") if row["preset"] == "d-learning/dubins-car"]
+    assert {*discounts} == {f"{gamma:g}" for gamma in DISCOUNTS}
+    nothing = [row for row in read("seeds.csv") if row["preset"] == "tdm/paper/dubins-car"]
+    assert {row["path"] for row in nothing} == {""}  # nowhere, so in no number of steps
+    curve = [row for row in read("curves.csv") if asked.items() <= row.items()]
+    assert [float(row["env_steps"]) for row in curve] == list(CURVE)
+    assert float(curve[-1]["eval_success"]) == 0.5
 
 
 def test_a_training_that_fails_is_told_and_the_rest_is_shown(tmp_path, capsys):

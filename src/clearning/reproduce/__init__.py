@@ -15,7 +15,7 @@ from typing import Literal
 from clearning.files import read_json
 from clearning.reproduce.claims import verdicts
 from clearning.reproduce.experiments import NEEDS, SEEDS, Budget, needed, targets, with_robots
-from clearning.reproduce.report import Section, Table, Text, write_report
+from clearning.reproduce.report import Section, Table, Text, write_report, write_rows
 from clearning.reproduce.results import Results
 from clearning.reproduce.runner import TrainingsFailed, stored_runs, train_missing
 from clearning.reproduce.sections import SECTIONS
@@ -37,7 +37,8 @@ def reproduce(
 ) -> tuple[Path, Path]:
     """Train what a table, a figure or all of them need and is not there, and write the report.
 
-    Returns the paths of its Markdown and its HTML page. Without `train`, only what is there is shown.
+    Returns the paths of its Markdown and its HTML page; seeds.csv and curves.csv beside them hold the
+    numbers. Without `train`, only what is there is shown.
     """
     asked = targets(what)
     use = tuple(seeds) or SEEDS[budget]
@@ -59,6 +60,8 @@ def reproduce(
     done = {m.run.identity for m in results.measured}
     missing = len({run.identity for run in to_train} - done)
     sections.append(_origin(what, use, budget, results, include, missing))
+    write_rows(folder / "seeds.csv", results.seeds())
+    write_rows(folder / "curves.csv", results.curves())
     pages = write_report(f"Reproduction: {what}", sections, folder)
     if failure:
         raise failure

@@ -1,11 +1,14 @@
 """A report as one Markdown page and one HTML page that needs no other file. All text is escaped."""
 
 import base64
+import csv
 import html
+import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from clearning.files import write_atomically
 
@@ -67,6 +70,17 @@ def write_report(title: str, sections: Sequence[Section], folder: Path) -> tuple
     write_atomically(pages[0], markdown(title, sections, folder).encode())
     write_atomically(pages[1], page(title, sections).encode())
     return pages
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A CSV file with the first row's names as its header; nothing where there are no rows."""
+    if not rows:
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue().encode())
 
 
 def markdown(title: str, sections: Sequence[Section], folder: Path) -> str:

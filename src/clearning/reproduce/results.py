@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from clearning.files import read_json, write_json
 from clearning.records import LARGEST_WHOLE
 from clearning.report.evaluation import FINAL_EPISODES
 from clearning.report.opening import closing, open_run
-from clearning.reproduce.experiments import METHODS, ROBOT_STEPS, Run
+from clearning.reproduce.experiments import DISCOUNTS, METHODS, ROBOT_STEPS, Run
 from clearning.reproduce.statistics import Difference, Spread, difference, spread
 from clearning.rollout import Dial
 from clearning.runs import RunFolder
 
+METRICS = ("success", "path", "final_distance")
 PATHS = {"dubins-car": "distance"}  # what the paper's path lengths can only be; elsewhere they are steps
 
 
@@ -53,17 +55,22 @@ class Measured:
     def hours(self) -> float:
         return float(self.metrics["seconds"][-1]) / 3600
 
+    def kept_evaluation(self, discount: float | None = None) -> dict[str, Any] | None:
+        """`evaluation`, where it was computed before and the agent is still the same."""
+        try:
+            kept = read_json(self._evaluation_file(discount))
+        except ClearningError:  # not there, or damaged: only a copy of what can be computed again
+            return None
+        written = self.folder.agent_file.stat().st_mtime_ns
+        return kept if kept.get("agent_written") == written and _is_whole(kept.get("goals")) else None
+
+    def _evaluation_file(self, discount: float | None) -> Path:
+        return self.folder.path / f"evaluation{'' if discount is None else f'-{discount:g}'}.json"
+
     def evaluation(self, discount: float | None = None) -> dict[str, Any]:
         """What came of each test goal, computed once for an agent file."""
-        file = self.folder.path / f"evaluation{'' if discount is None else f'-{discount:g}'}.json"
-        written = self.folder.agent_file.stat().st_mtime_ns
-        if file.is_file():
-            try:
-                kept = read_json(file)
-            except ClearningError:
-                kept = {}  # damaged: only a copy of what is computed below
-            if kept.get("agent_written") == written and _is_whole(kept.get("goals")):
-                return kept
+        if kept := self.kept_evaluation(discount):
+            return kept
         dial = None if discount is None else Dial(discount=discount)
         agent, dial, env, _ = open_run(self.folder, dial)
         with closing(env, None):
@@ -76,8 +83,8 @@ class Measured:
             "distance": outcome.distance.tolist(),
             "final_distance": outcome.final_distance.tolist(),
         }
-        record = {"agent_written": written, "goals": goals}
-        write_json(file, record)
+        record = {"agent_written": self.folder.agent_file.stat().st_mtime_ns, "goals": goals}
+        write_json(self._evaluation_file(discount), record)
         return record
 
 
@@ -114,6 +121,31 @@ class Results:
                 return None
             sides.append(np.stack(rows) * (100.0 if metric == "success" else 1.0))
         return difference(*sides)
+
+    def seeds(self) -> list[dict[str, Any]]:
+        """A row for every run, discount and stratum that was evaluated: what the tables are made of."""
+        rows = []
+        for m in sorted(self.measured, key=lambda m: m.run.title):
+            for discount in (None, *DISCOUNTS):
+                if (kept := m.kept_evaluation(discount)) is None:
+                    continue
+                goals = kept["goals"]
+                for stratum in (*sorted({*goals["stratum"]}), "all"):
+                    values = {name: _mean(goals, m.run.world, name, stratum) for name in METRICS}
+                    count = len(_by_goal(goals, m.run.world, "success", stratum))
+                    who = {"preset": m.run.preset, "seed": m.run.seed, "discount": discount}
+                    if count:  # the doorways are none of the paper's goals
+                        rows.append({**who, "stratum": stratum, "goals": count, **values})
+        return rows
+
+    def curves(self) -> list[dict[str, Any]]:
+        """Test success while training, a row for every evaluation of every run."""
+        columns = ("episodes", "env_steps", "updates", "eval_success", "seconds")
+        return [
+            {"preset": m.run.preset, "seed": m.run.seed, **dict(zip(columns, values, strict=True))}
+            for m in sorted(self.measured, key=lambda m: m.run.title)
+            for values in zip(*(m.metrics[name].tolist() for name in columns), strict=True)
+        ]
 
     def _goals(self, measured: Measured, who: Contestant) -> dict[str, Any]:
         return measured.evaluation(who.discount)["goals"]
