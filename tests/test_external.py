@@ -558,6 +558,25 @@ def test_an_environment_that_does_not_open_in_a_worker_is_told_before_training()
     assert report.objections[0].startswith(words + "environment: OSError: the robot is another's (")
 
 
+def test_an_environment_that_opens_only_once_is_told_before_training(capsys):
+    opened = []
+
+    def once() -> Any:
+        if opened:
+            raise OSError("the robot is in use")
+        opened.append(goal_worlds.Point())
+        return opened[0]
+
+    gymnasium.register("Once-v0", entry_point=once, max_episode_steps=5)
+    try:
+        code, out, _ = run(capsys, "check-env", "Once-v0")
+    finally:
+        del gymnasium.registry["Once-v0"]
+    assert code == 1
+    assert "\nWill not work: Once-v0 could not be opened: OSError: the robot is in use (" in out
+    assert ".." not in out.split("Will not work")[1]
+
+
 def test_check_env_knows_fetch(capsys):
     pytest.importorskip("gymnasium_robotics")
     code, out, _ = run(capsys, "check-env", "FetchReach-v4")
