@@ -424,6 +424,7 @@ def test_ask_of_a_gymnasium_run_takes_the_observation(point_run, capsys):
         (["train", "frozen-lake", "--env", "frozen-lak"], 2, "Did you mean 'frozen-lake'?"),
         (["train", "frozen-lake", "--env-options", "size", "3"], 2, "has no option 'size'"),
         (["train", "frozen-lake", "--seeds", "a-b"], 2, "as in 0-4"),
+        (["train", "frozen-lake", "--seed", "-1"], 2, "The seed must be a whole number in 0..2147483647"),
         (["trian"], 2, "Did you mean 'train'?"),
         (["eval", "nowhere"], 2, "There is no run folder at nowhere"),
         (["ask", "nowhere", "--state", "1,0", "--goal", "1,6"], 2, "There is no run folder at nowhere"),
