@@ -328,6 +328,7 @@ def test_what_would_not_work_is_told_before_any_training(capsys, monkeypatch, tm
             2,
             "unexpected keyword argument 'colour'",
         ),
+        (["train", "--env", POINT, "--features", "scaled"], 2, "need bounded observations and goals"),
         (["train", "--env", "CartPole-v1"], 1, "it is not a goal environment"),
         (["train", "--env", "dubbins-car"], 2, "Did you mean 'dubins-car'?"),
         (["train", "--seed", "1", "--hidden", "8"], 2, "without one, give --env"),
