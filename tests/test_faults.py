@@ -7,6 +7,7 @@ The loop, the run folder and the lock are real; the world and the learning are s
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -215,6 +216,14 @@ def test_without_a_folder_a_stop_says_that_nothing_is_saved():
     words = r"Stopped after 5 episodes, not saved: no folder\."
     with pytest.raises(clearning.Interrupted, match=words):
         clearning.train("frozen-lake", callbacks=stop, quiet=True, **SETTINGS)
+
+
+def test_who_watches_on_a_terminal_sees_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # by which a log is taken for a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    clearning.train("frozen-lake", seed=3, **SETTINGS)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert re.search(r"frozen-lake, seed 3 ━+ 12/12 episodes, .* test 50\.0 %.* left", shown)
 
 
 # Disks ------------------------------------------------------------------------------------------------
