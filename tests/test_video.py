@@ -13,6 +13,7 @@ from clearning import recording, video
 from clearning.agent import Agent
 from clearning.config import replace_settings
 from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
+from clearning.errors import UsageError
 from clearning.presets import gymnasium_defaults, preset
 from clearning.rollout import Dial
 
@@ -150,6 +151,17 @@ def test_bad_input_gets_a_clear_sentence(capsys, lake_run, no_encoder, arguments
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_an_environment_that_takes_no_render_mode_is_told():
+    config = replace_settings(gymnasium_defaults(), {"env": "goal_worlds:Point-v0"})
+    with pytest.raises(
+        UsageError, match=r"^goal_worlds:Point-v0 cannot be drawn: it takes no render_mode\.$"
+    ):
+        recording.rendering_env(config)
+    other = replace_settings(config, {"env": "point_goal:PointGoal-v0", "env_options": {"colour": "red"}})
+    with pytest.raises(UsageError, match="unexpected keyword argument 'colour'"):
+        recording.rendering_env(other)
 
 
 def test_what_is_no_run_or_cannot_be_drawn_is_told(capsys, lake_run, tmp_path, no_encoder):
