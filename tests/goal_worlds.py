@@ -98,6 +98,9 @@ class Point(gymnasium.Env):
             os.kill(os.getpid(), signal.SIGKILL)
         elif how == "hang":
             time.sleep(600)
+        elif how == "hang up":
+            os.closerange(3, 64)
+            time.sleep(600)
         elif how == "raise":
             raise RuntimeError("the motor is hot")
 
@@ -184,8 +187,30 @@ class Liar(Point):
         }
 
 
-for world in (Point, NoGoals, NoCheck, OneAtATime, Dense, Nested, Image, ManyHands, Liar):
+class Owned(Point):
+    """Opens in one process only, as what holds a device might."""
+
+    def __init__(self, owner: int):
+        super().__init__()
+        if os.getpid() != owner:
+            raise OSError("the robot is another's")
+
+
+def broken(why: str) -> Any:
+    """Cannot be opened."""
+    raise {
+        "dependency": gymnasium.error.DependencyNotInstalled("the arm is not installed"),
+        "assertion": AssertionError("the table has three legs"),
+        "bare": AssertionError(),
+        "camera": OSError("no camera"),
+    }[why]
+
+
+for world in (Point, NoGoals, NoCheck, OneAtATime, Dense, Nested, Image, ManyHands, Liar, Owned):
     if f"{world.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{world.__name__}-v0", entry_point=world, max_episode_steps=12)
 gymnasium.register("Endless-v0", entry_point=Point)
 gymnasium.register("Long-v0", entry_point=Point, max_episode_steps=300)
+gymnasium.register("Broken-v0", entry_point=broken)
+gymnasium.register("FetchBroken-v0", entry_point=broken)  # by its name one of gymnasium-robotics
+gymnasium.register("Homeless-v0", entry_point="no_such_house:Room")

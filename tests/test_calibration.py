@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from pathlib import Path
 
+import goal_worlds
 import jax
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from clearning.core.calibration import (
     Recalibration,
 )
 from clearning.core.tabular import optimal_c, optimal_c_at
-from clearning.envs import DubinsCar, FrozenLake, MiniMaze, make_world
+from clearning.envs import DubinsCar, ExternalEnv, FrozenLake, MiniMaze, make_world
 from clearning.envs.frozen_lake import HOLES
 from clearning.evaluate import reached_in_time
 from clearning.networks import build_network
@@ -34,6 +36,9 @@ class FixedLogit:
 
     def curve(self, observation, goal):
         return jax.numpy.asarray(self.logits)
+
+
+HELD_OUT = (["held"], ["temperature"])  # the first words of rows
 
 
 def lake_agent(logit: float = 0.0) -> Agent:
@@ -145,21 +150,38 @@ def lake_run(tmp_path_factory):
 
 def test_calibrate_tells_draws_and_stores(lake_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    run = shutil.copytree(lake_run, tmp_path / "run")
+    run = shutil.copytree(lake_run, tmp_path / "runs" / "seed-0")
     main(["calibrate", str(run), "--rollouts", "400", "--recalibrate", "isotonic", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert (run / "figures" / "reliability.png").stat().st_size > 10_000
     mended = found["recalibration"]
     assert mended["after"]["overall"]["ece"] < mended["before"]["overall"]["ece"]
     assert found["recalibrated_by"] is None
-    main(["calibrate", str(run), "--rollouts", "400", "--out", str(tmp_path / "again.png")])
+    again = ["--recalibrate", "temperature", "--out", str(tmp_path / "again.png")]
+    main(["calibrate", str(run), "--rollouts", "400", *again])
     out = capsys.readouterr().out
     assert all(word in out for word in ("ECE", "Brier", "|C−C*|", "all", "again.png"))
     assert max(map(len, out.splitlines()[:-1])) <= 80
-    main(["calibrate", str(run), "--rollouts", "400", "--recalibrate", "none", "--json"])
-    assert json.loads(capsys.readouterr().out)["overall"] == found["overall"]
+    before, after = (line.split() for line in out.splitlines() if line.split()[:1] in HELD_OUT)
+    assert (
+        before[-1] == f"{mended['before']['overall']['error_to_optimum']:.3f}"
+    )  # of the raw agent both times
+    assert after[1] == str(mended["judged_on"])
+    # A folder of seeds is calibrated seed by seed.
+    shutil.copytree(run, tmp_path / "runs" / "seed-1")
+    main(["calibrate", str(tmp_path / "runs"), "--rollouts", "400", "--recalibrate", "none", "--json"])
+    seeds = json.loads(capsys.readouterr().out)
+    assert [one["overall"] for one in seeds["runs"]] == [found["overall"]] * 2
+    assert Path(seeds["figure"]).parent == tmp_path / "runs" / "figures"
     figure = reliability_diagram(found)
     assert len(figure.axes[0].get_legend_handles_labels()[1]) == 2
+
+
+def test_where_every_episode_begins_at_its_goal_there_is_nothing_to_calibrate():
+    env = ExternalEnv(goal_worlds.Point(discrete=True, radius=5.0), max_episode_steps=5)
+    agent = Agent(FixedLogit(0.0, 4, 5), env.spec, Config(env="Point", max_horizon=5))
+    with pytest.raises(ClearningError, match="nothing to calibrate"):
+        run_trials(agent, env, rollouts=3)
 
 
 def test_calibrate_refuses_too_few_rollouts(lake_run, capsys):

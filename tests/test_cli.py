@@ -6,15 +6,15 @@ import json
 import jax
 import numpy as np
 import pytest
-from conftest import assert_refused, run
+from conftest import assert_refused, run, untrained_run
 
 from clearning.agent import Agent
 from clearning.cli import main
 from clearning.config import replace_settings
-from clearning.envs import make_world
+from clearning.envs import CatAndMouse, DubinsCar, make_world
 from clearning.networks import build_network
 from clearning.presets import PEERS, PRESETS, gymnasium_defaults
-from clearning.report import dials, tables
+from clearning.report import dials, exact, tables
 from clearning.runs import METRICS, RunFolder
 
 ROBOTS = {"fetch", "hand", "point"}
@@ -156,6 +156,8 @@ def test_turning_the_dial_sets_promise_beside_success(lake_runs, capsys):
         (["--episodes", "5"], "--episodes is for Gymnasium's"),
         (["--dial", "--episodes", "5"], "--episodes is for Gymnasium's"),
         (["--episodes", "0"], "at least 1"),
+        (["--discount", "0.5", "--alpha", "0.5"], "--discount is d-learning's dial and goes with no other"),
+        (["--state", "1,0", "--goal", "1,6", "--rollouts", "0"], "--rollouts must be at least 1, not 0"),
     ],
 )
 def test_eval_refuses_what_does_not_go_together(capsys, lake_runs, arguments, words):
@@ -216,6 +218,29 @@ def test_the_widest_tables_fit_80_columns(capsys, monkeypatch):
     assert sum("±" in line for line in lines) == 8  # no cell goes on in a second line
 
 
+def test_the_papers_figures_stand_below_the_papers_goals(capsys, monkeypatch):
+    """Where more goals are tested than the paper's, its figures are not those of all."""
+    monkeypatch.setenv("COLUMNS", "80")
+    one = {"goals": 192, "success": 0.9, "steps": 14.1, "optimal_steps": None}
+    whole = one | {"by_stratum": dict.fromkeys(("easy", "hard"), one), "paper_goals": one | {"goals": 72}}
+    tables.print_evaluation(whole | {"preset": "dubins-car", "seed": 0, "env_steps": 22_000})
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    at = lines.index("all")
+    assert lines[at + 1 :] == ["paper's", "paper", "easy", "paper", "hard", "paper"]
+    tables.print_evaluation(whole | {"preset": None, "run": "runs/own", "seed": 0, "env_steps": 22_000})
+    out = capsys.readouterr().out
+    assert "runs/own, 1 seed" in out
+    assert "±" not in out
+
+
+def test_runs_of_different_horizons_are_not_dialled_together(capsys, tmp_path):
+    for seed, horizons in enumerate((1, 2)):
+        config = replace_settings(PRESETS["frozen-lake"](), {"hidden": (4,), "max_horizon": horizons})
+        untrained_run(tmp_path / f"seed-{seed}", config, "frozen-lake", seed)
+    words = "holds runs of different max_horizon: turn their dials one by one"
+    assert_refused(capsys, ["eval", str(tmp_path), "--dial"], 2, words)
+
+
 def test_horizons_of_the_dial_lie_where_c_rises():
     curve = np.clip(np.arange(1, 51) - 10, 0, 10) / 10
     found = dials.telling_horizons(curve)
@@ -231,6 +256,33 @@ def test_eval_of_one_pair_stands_beside_the_exact_value(lake_runs, capsys):
     found = json.loads(out)
     assert found["exact"] == pytest.approx(0.262144)
     assert found["success"] <= found["exact"] + 0.08  # no policy beats the optimum; 4 standard errors
+    # Of who goes on for ever with six steps left there is no such value.
+    _, out, _ = run(capsys, "eval", str(lake_runs / "seed-0"), "--receding", *arguments)
+    assert {"success", "predicted"} <= json.loads(out).keys()
+    assert "exact" not in json.loads(out)
+
+
+def test_eval_of_one_pair_is_shown_to_people_too(lake_runs, capsys):
+    arguments = ["--state", "1,0", "--goal", "1,6", "--rollouts", "5"]
+    found = {}
+    for folder in (lake_runs, lake_runs / "seed-1"):
+        code, out, _ = run(capsys, "eval", str(folder), *arguments)
+        assert code == 0
+        found[folder.name] = json.loads(out)
+    assert [r["seed"] for r in found["lake"]["runs"]] == [0, 1]
+    assert found["seed-1"] == found["lake"]["runs"][1]
+
+
+def test_the_best_success_within_h_steps_is_exact():
+    car = DubinsCar()
+    x, y, cos, sin = car.test_set().state[0]
+    goals = np.array([[x, y], [x + 3 * cos, y + 3 * sin]])  # here, and three steps ahead
+    np.testing.assert_array_equal(exact.best_success(car, goals, 4), [0.5, 0.5, 1.0, 1.0])
+    cat = CatAndMouse()
+    state, goal = cat.test_set().state[0].tolist(), cat.test_set().goal[0].tolist()
+    best = exact.best_success(cat, cat.test_set().goal, 5)
+    assert best[-1] == exact.oracle("cat-and-mouse", {}, state, goal, 5)["probability"]
+    assert (np.diff(best) >= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -283,6 +335,22 @@ def test_oracle_past_the_cat(capsys):
     assert (code, json.loads(out)["probability"]) == (0, 0.0)
     _, out, _ = run(capsys, "oracle", "cat-and-mouse", *pair, "--horizon", "5")
     assert 0.3 < json.loads(out)["probability"] < 0.5  # straight past the cat
+
+
+def test_the_caught_get_nowhere(capsys):
+    """Unless they are there already."""
+    for goal, probability in (("9,5", 0.0), ("1,5", 1.0)):
+        pair = ["--state", "1,5,1", "--goal", goal, "--horizon", "9"]
+        _, out, _ = run(capsys, "oracle", "cat-and-mouse", *pair, "--json")
+        assert json.loads(out)["probability"] == probability
+
+
+def test_the_oracle_speaks_to_people_too(capsys):
+    code, out, _ = run(capsys, "oracle", "frozen-lake", *PAIR, "--horizon", "6")
+    told = dict(line.split(": ", 1) for line in out.splitlines())
+    assert code == 0
+    assert float(told["probability"]) == pytest.approx(0.262144)
+    assert (told["best_action"], told["fewest_steps"]) == ("up", "6")
 
 
 PAIR = ["--state", "1,0", "--goal", "1,6"]
@@ -356,6 +424,7 @@ def test_ask_of_a_gymnasium_run_takes_the_observation(point_run, capsys):
         (["train", "frozen-lake", "--env", "frozen-lak"], 2, "Did you mean 'frozen-lake'?"),
         (["train", "frozen-lake", "--env-options", "size", "3"], 2, "has no option 'size'"),
         (["train", "frozen-lake", "--seeds", "a-b"], 2, "as in 0-4"),
+        (["train", "frozen-lake", "--seed", "-1"], 2, "The seed must be a whole number in 0..2147483647"),
         (["trian"], 2, "Did you mean 'train'?"),
         (["eval", "nowhere"], 2, "There is no run folder at nowhere"),
         (["ask", "nowhere", "--state", "1,0", "--goal", "1,6"], 2, "There is no run folder at nowhere"),
@@ -368,6 +437,11 @@ def test_ask_of_a_gymnasium_run_takes_the_observation(point_run, capsys):
             ["oracle", "dubins-car", "--state", "5,3,1,0", "--goal", "1,6", "--horizon", "3"],
             2,
             "inside a wall",
+        ),
+        (
+            ["oracle", "cat-and-mouse", "--state", "1,5,0.5", "--goal", "9,5", "--horizon", "3"],
+            2,
+            "caught is 0.5: it must be 0 or 1",
         ),
         (
             ["oracle", "frozen-lake", "--state", "x", "--goal", "1,6", "--horizon", "3"],

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -595,6 +596,31 @@ def test_steps_out_of_turn_are_refused():
         env.step(4)
 
 
+def test_without_a_render_mode_there_is_no_picture_but_a_warning():
+    env = GymnasiumGoalEnv(FrozenLake())
+    with pytest.warns(UserWarning, match="render\\(\\) does nothing without a render mode"):
+        assert env.render() is None
+
+
+def test_a_state_of_several_parts_cannot_be_given():
+    class Parts(FrozenLake):
+        def initial_state(self, key):
+            return {"cell": super().initial_state(key)}
+
+    with pytest.raises(UsageError, match="state is not one vector: leave 'state' out"):
+        GymnasiumGoalEnv(Parts()).reset(seed=0, options={"state": [1, 0]})
+
+
+def test_where_every_goal_is_reached_at_the_start_an_episode_begins_all_the_same():
+    class Everywhere(FrozenLake):
+        def reached(self, achieved, goal):
+            return jnp.array(True)
+
+    seen, info = GymnasiumGoalEnv(Everywhere()).reset(seed=0)
+    assert info["is_success"]
+    assert tuple(seen["desired_goal"].tolist()) in {tuple(c) for c in FrozenLake().cells.tolist()}
+
+
 def test_compute_reward_takes_any_leading_shape():
     env = GymnasiumGoalEnv(DubinsCar())
     achieved = np.array([[[0, 0], [3, 3.5], [3, 4]], [[2.4, 3], [3, 3], [15, 15]]], np.float32)
@@ -687,10 +713,17 @@ def test_pictures_show_what_is_where():
 
 
 def test_a_world_without_a_picture_says_so():
+    from matplotlib.figure import Figure
+
     from clearning.envs import draw
 
     with pytest.raises(UsageError, match="no picture of object: only FrozenLake, MiniMaze, DubinsCar and"):
         draw.render_rgb(object(), (0, 0), (0, 0))
+    ax = Figure().add_axes((0, 0, 1, 1))
+    for part in (draw.draw_map, partial(draw.draw_state, state=(0, 0)), partial(draw.draw_goal, goal=(0, 0))):
+        with pytest.raises(UsageError, match="no picture of object"):
+            part(ax, object())
+    assert not ax.patches  # nothing is half drawn
 
 
 def test_importing_the_worlds_does_not_import_matplotlib():

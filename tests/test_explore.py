@@ -1,8 +1,14 @@
 """The page of `clearning explore`: its arrays against the agent, and what it refuses."""
 
+import asyncio
+import os
 import re
+import signal
+import subprocess
+import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +22,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would like another package than httpx, and still works with it
     from starlette.testclient import TestClient
 
-from conftest import untrained_run
+import httpx
+from conftest import assert_refused, untrained_run
 
 from clearning.cli import main
 from clearning.config import replace_settings
@@ -284,6 +291,48 @@ def test_other_hosts_are_refused(clients, host):
         assert "<" not in response.text
 
 
+def test_a_request_for_two_hosts_is_refused(clients):
+    hosts = [("host", "127.0.0.1"), ("host", "evil.example")]
+    assert clients["frozen-lake"].get("/api/world", headers=hosts).status_code == 421
+
+
+def test_what_goes_wrong_here_is_not_told_to_the_browser(views, monkeypatch):
+    monkeypatch.setattr(views["frozen-lake"], "heat", lambda start: 1 / 0)
+    asked = TestClient(
+        build_app([views["frozen-lake"]]), base_url="http://127.0.0.1", raise_server_exceptions=False
+    )
+    response = asked.get("/api/heat", params={"start": "1,0"})
+    assert response.status_code == 500
+    assert response.json() == {"error": "Something went wrong here; the terminal says what."}
+
+
+def answers(view: View, scope: dict[str, Any], *received: dict[str, Any]) -> list[Any]:
+    """All that the application sends to whom says these things."""
+    sent, left = [], iter(received)
+
+    async def receive() -> Any:
+        return next(left)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1")]
+    asyncio.run(build_app([view])({"headers": headers, "path": "/", **scope}, receive, send))  # pyright: ignore[reportArgumentType]
+    return sent
+
+
+def test_who_has_left_is_not_searched_for(views, monkeypatch):
+    """A start that is dragged over the map asks at each cell, and each search may take seconds."""
+    monkeypatch.setattr(views["dubins-car"], "truth", lambda start: pytest.fail("a search for nobody"))
+    scope = {"type": "http", "method": "GET", "path": "/api/truth", "query_string": b"start=7.5,7.5,90"}
+    sent = answers(views["dubins-car"], scope, {"type": "http.disconnect"})
+    assert [m.get("status") for m in sent] == [204, None]
+
+
+def test_only_http_is_answered(views):
+    assert answers(views["frozen-lake"], {"type": "websocket"}, {"type": "websocket.connect"}) == []
+
+
 def test_a_host_can_be_allowed(views):
     asked = client(views["frozen-lake"], names=["Lab.example"])
     assert asked.get("/", headers={"host": "lab.example:8710"}).status_code == 200
@@ -360,6 +409,41 @@ def test_the_command_line_says_what_is_wrong(runs, capsys):
         port = taken.getsockname()[1]
         with pytest.raises(ClearningError, match="Choose another with --port"):
             _listen("127.0.0.1", port)
+
+
+def test_the_command_opens_the_browser_and_serves_until_ctrl_c(runs, tmp_path):
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    run = str(runs["frozen-lake"])
+    given = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "BROWSER": str(browser)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clearning", "explore", run, "--port", "0", "--open"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | given,
+    )
+    try:
+        assert process.stderr
+        told = process.stderr.readline()
+        found = re.fullmatch(r"Explore at (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends it\)\.\n", told)
+        assert found, told
+        url = found[1]
+        world = httpx.get(f"{url}api/world", timeout=60).json()
+        assert [r["name"] for r in world["runs"]] == [run]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+        assert opened.read_text() == f"{url}\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_without_the_extra_the_command_names_it(runs, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "clearning.explore.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert_refused(capsys, ["explore", str(runs["frozen-lake"])], 2, "pip install 'clearning[explore]'")
 
 
 def test_a_heat_map_asks_the_network_once_and_compiles_nothing_anew(clients, views, monkeypatch, caplog):

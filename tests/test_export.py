@@ -221,6 +221,11 @@ def test_what_cannot_be_exported_is_refused():
 
     with pytest.raises(UsageError, match="networks of this package can be exported, not Own"):
         onnx_model(Agent(Own(), CAR, Config()))
+    ours = random_agent(CAR)
+    for part in ("inputs", "mlp"):  # one of ours with a part that is not
+        network = eqx.tree_at(lambda n, part=part: getattr(n, part), ours.network, Own())
+        with pytest.raises(UsageError, match="networks of this package can be exported, not Own"):
+            onnx_model(Agent(network, CAR, ours.config))
 
 
 def test_the_command_replaces_its_file_and_says_what_is_missing(tmp_path, capsys, monkeypatch):

@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 from conftest import assert_refused, run
+from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 from test_resume import assert_same_run
 
@@ -263,6 +264,31 @@ def test_a_forgotten_pool_leaves_no_processes(tmp_path):
     assert_no_workers(mark)
 
 
+def test_a_worker_that_dies_between_two_requests_is_told(tmp_path):
+    mark = str(tmp_path / "flag")
+    env = ExternalEnv(POINT, {"flag": mark}, processes=1)
+    try:
+        env.pool(1).reset(np.arange(1))
+        os.kill(workers(mark)[0], signal.SIGKILL)
+        assert_no_workers(mark)
+        with pytest.raises(EnvironmentFailed, match="ended by signal 9, at step 1 of an episode"):
+            env.pool(1).step(np.arange(1), np.zeros((1, 2)))
+    finally:
+        env.close()
+
+
+def test_a_worker_that_hangs_up_and_stays_is_told_and_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("clearning.envs.pool.PATIENCE", 0.3)
+    mark = tmp_path / "flag"
+    env = ExternalEnv(POINT, {"flag": str(mark)}, processes=1)
+    env.pool(1).reset(np.arange(1))
+    mark.write_text("hang up")
+    with pytest.raises(EnvironmentFailed, match="no longer answers, at step 1 of an episode"):
+        env.pool(1).step(np.arange(1), np.zeros((1, 2)))
+    env.close()
+    assert not workers(str(mark))
+
+
 # Bad environments -------------------------------------------------------------------------------
 
 BAD = [
@@ -302,6 +328,7 @@ def test_what_would_not_work_is_told_before_any_training(capsys, monkeypatch, tm
             2,
             "unexpected keyword argument 'colour'",
         ),
+        (["train", "--env", POINT, "--features", "scaled"], 2, "need bounded observations and goals"),
         (["train", "--env", "CartPole-v1"], 1, "it is not a goal environment"),
         (["train", "--env", "dubbins-car"], 2, "Did you mean 'dubins-car'?"),
         (["train", "--seed", "1", "--hidden", "8"], 2, "without one, give --env"),
@@ -314,6 +341,101 @@ def test_bad_usage_gets_a_clear_sentence(capsys, monkeypatch, tmp_path, argument
     monkeypatch.chdir(tmp_path)
     assert_refused(capsys, arguments, code, words)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("action", "parts", "words"),
+    [
+        (spaces.Discrete(4, start=1), {}, "its actions are numbered from 1: from 0 is needed"),
+        (spaces.Box(-1, 1, (2, 2)), {}, "its actions have shape (2, 2): one axis is needed"),
+        (spaces.Box(0, 3, (2,), np.int64), {}, "its actions are a Box of int64: floats, or a Discrete space"),
+        (spaces.Box(0, 0, (2,)), {}, "a lower bound that is not below the upper one"),
+        (None, {"desired_goal": None}, "its observations have no 'desired_goal'"),
+        (None, {"observation": spaces.Discrete(3)}, "not a vector of numbers but a Discrete space"),
+        (None, {"observation": spaces.Box(0, 1, ())}, "has shape (), not one axis: one axis is needed"),
+        (None, {"desired_goal": goal_worlds.vector(3)}, "'achieved_goal' and 'desired_goal' differ in shape"),
+    ],
+)
+def test_a_space_that_does_not_fit_is_named(action, parts, words):
+    world = goal_worlds.Point()
+    world.action_space = action or world.action_space
+    inner = {**world.observation_space.spaces, **parts}
+    world.observation_space = spaces.Dict({k: v for k, v in inner.items() if v is not None})
+    assert words in check_env(world, max_episode_steps=5).objections[0]
+    with pytest.raises(clearning.ClearningError, match="Point cannot be trained on") as refusal:
+        ExternalEnv(world, max_episode_steps=5)
+    assert words in str(refusal.value)
+
+
+def no_seat(**_: Any) -> Any:
+    raise ValueError("no seat is free")
+
+
+@pytest.mark.parametrize(
+    ("method", "does", "words"),
+    [
+        ("reset", no_seat, "it raised ValueError: no seat is free"),
+        ("observe", lambda: {"observation": np.zeros(3)}, "an observation came without 'achieved_goal'"),
+        ("observe", lambda: {"observation": ["left", 0, 0]}, "its 'observation' is not made of numbers"),
+        ("compute_reward", lambda a, g, info: -1.0, "does not give one reward for each pair"),
+        ("compute_reward", lambda a, g, info: np.nan * a[..., 0], "gives NaN or infinity"),
+        ("compute_reward", lambda a, g, info: 0 * a[..., 0], "does not pay more at a goal than far from it"),
+    ],
+)
+def test_what_an_environment_does_wrong_is_named(method, does, words):
+    world = goal_worlds.Point()
+    setattr(world, method, does)
+    assert words in check_env(world, max_episode_steps=5).objections[0]
+    with pytest.raises(clearning.ClearningError, match=words):
+        ExternalEnv(world, max_episode_steps=5)
+
+
+def test_a_reward_that_is_paid_away_from_the_goal_is_refused():
+    with pytest.raises(clearning.ClearningError, match="does not pay more at a goal than far from it"):
+        local(reward=(1.0, 0.0))
+
+
+def test_a_check_that_is_right_for_single_pairs_only_is_asked_pair_by_pair():
+    """As HandManipulatePen's: it mixes the rows of a batch up, and fails at a batch of one."""
+
+    class Mixes(goal_worlds.Point):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            rewards = super().compute_reward(achieved, desired, info)
+            if np.shape(rewards) == (1,):
+                raise IndexError("squeezed away")
+            return np.flip(rewards)
+
+    env = ExternalEnv(Mixes(), max_episode_steps=5)
+    achieved = np.array([[0.0, 0.0], [0.9, 0.9], [0.9, 0.9]], np.float32)
+    assert env.reached_now(achieved, np.zeros((3, 2), np.float32)).tolist() == [True, False, False]
+
+
+def test_a_check_that_raises_later_is_told_with_its_place(tmp_path):
+    env, many = local(flag=str(tmp_path / "flag")), np.zeros((16, 2), np.float32)
+    (tmp_path / "flag").write_text("reward")
+    words = r"Point: its compute_reward raised RuntimeError: no reward today \(.*goal_worlds.py, line"
+    with pytest.raises(EnvironmentFailed, match=words):
+        env.reached_now(many, many)
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "words"),
+    [
+        ("goal_worlds:Broken-v0", "dependency", "could not be opened: the arm is not installed."),
+        ("goal_worlds:Broken-v0", "assertion", "could not be opened: the table has three legs."),
+        ("goal_worlds:Broken-v0", "bare", "could not be opened: a bare assertion failed."),
+        ("goal_worlds:Broken-v0", "camera", "could not be opened: OSError: no camera (/"),
+        ("FetchBroken-v0", "bare", "MuJoCo 3.12 or later does this to gymnasium-robotics"),
+        ("FetchBroken-v0", "dependency", "`pip install clearning[robotics]` installs what Fetch"),
+    ],
+)
+def test_why_an_environment_cannot_be_opened_is_told(capsys, name, why, words):
+    arguments = ["check-env", name, "--env-options", "why", why]
+    assert_refused(capsys, arguments, 1, words)
+
+
+def test_an_environment_whose_own_module_is_missing_is_not_called_unknown(capsys):
+    assert_refused(capsys, ["check-env", "Homeless-v0"], 1, "No module named 'no_such_house'.")
 
 
 def test_an_extra_that_is_not_installed_is_named(capsys, monkeypatch):
@@ -384,6 +506,76 @@ def test_check_env_sees_deaths_and_kinds_of_action():
     assert report.findings["rewards"] == "0, and 1 where the goal is reached"
     ended = check_env(goal_worlds.Point(ends="edge", start=0.9), max_episode_steps=9)
     assert ended.findings["dead states"] == "every end without success counts as one"
+
+
+class Late(goal_worlds.Point):
+    """Goes wrong in an episode's tenth step, and a training's first look is shorter."""
+
+    how = ""
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        if self.steps == 10:
+            self.fail(self.how, observation)
+        return observation, *rest
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("nan", "'achieved_goal' held NaN"), ("raise", "it raised RuntimeError: the motor is hot (")],
+)
+def test_check_env_finds_what_goes_wrong_later_in_an_episode(how, words):
+    world = Late(radius=0.01)
+    world.how = how
+    ExternalEnv(world, max_episode_steps=12)
+    report = check_env(world, max_episode_steps=12)
+    assert not report.trainable
+    assert words in report.objections[0]
+
+
+def test_check_env_warns_of_goals_that_stay_and_of_bounds_that_do_not_hold(capsys):
+    class Stuck(goal_worlds.Point):
+        def step(self, action: Any) -> Any:
+            return super().step(goal_worlds.CENTRE)
+
+        def observe(self) -> Any:
+            return super().observe() | {"achieved_goal": np.zeros(2, np.float32)}
+
+    world = Stuck()
+    world.observation_space["observation"] = spaces.Box(0, 0.5, (3,))  # its first number counts the steps
+    report = check_env(world, max_episode_steps=12)
+    assert report.findings["achieved goal"].startswith("not part of the observation as it is")
+    assert "random actions never changed the achieved goal: hindsight finds no goals" in report.warnings
+    assert "observations leave the bounds that their space states" in report.warnings
+    code, out, _ = run(capsys, "check-env", "goal_worlds:Long-v0")
+    assert code == 0
+    assert "\nNote: an episode of 300 steps is much longer than" in out
+
+
+def test_an_environment_that_does_not_open_in_a_worker_is_told_before_training():
+    report = check_env("goal_worlds:Owned-v0", {"owner": os.getpid()})
+    words = "it does not open in a process of its own: goal_worlds:Owned-v0: a worker could not open the "
+    assert len(report.objections) == 1
+    assert report.objections[0].startswith(words + "environment: OSError: the robot is another's (")
+
+
+def test_an_environment_that_opens_only_once_is_told_before_training(capsys):
+    opened = []
+
+    def once() -> Any:
+        if opened:
+            raise OSError("the robot is in use")
+        opened.append(goal_worlds.Point())
+        return opened[0]
+
+    gymnasium.register("Once-v0", entry_point=once, max_episode_steps=5)
+    try:
+        code, out, _ = run(capsys, "check-env", "Once-v0")
+    finally:
+        del gymnasium.registry["Once-v0"]
+    assert code == 1
+    assert "\nWill not work: Once-v0 could not be opened: OSError: the robot is in use (" in out
+    assert ".." not in out.split("Will not work")[1]
 
 
 def test_check_env_knows_fetch(capsys):

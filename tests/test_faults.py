@@ -4,7 +4,10 @@ The loop, the run folder and the lock are real; the world and the learning are s
 `make chaos` does the same to real trainings.
 """
 
+import errno
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -20,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import run
+from conftest import assert_refused, run
 from goal_worlds import Point
 from test_resume import assert_same_run, episodes_in_checkpoint
 
@@ -30,7 +33,7 @@ from clearning.config import replace_settings
 from clearning.engine import Engine
 from clearning.envs import FrozenLake
 from clearning.envs.worker import EnvGroup
-from clearning.files import load_arrays, temporaries
+from clearning.files import load_arrays, read_json, temporaries
 from clearning.lock import Locked, locked
 from clearning.runs import RunFolder
 
@@ -139,6 +142,88 @@ def test_without_locks_trainings_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr("clearning.lock.fcntl", None)
     with locked(tmp_path), locked(tmp_path):
         train(tmp_path / "run")
+
+
+def test_a_file_system_without_locks_keeps_nobody_out(tmp_path, monkeypatch):
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("clearning.lock.fcntl.flock", refuse)
+    with locked(tmp_path), locked(tmp_path):
+        assert (tmp_path / ".lock").read_text().startswith(f"Process {os.getpid()} on ")
+
+
+def test_a_folder_whose_lock_cannot_be_opened_is_told(capsys, whole):
+    (whole / ".lock").unlink()
+    (whole / ".lock").mkdir()
+    assert_refused(capsys, ["resume", str(whole)], 1, f"Could not write {whole / '.lock'}: Is a directory")
+
+
+# Files that are not what they should be ---------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClearningError, match=r"Could not create .*file/run: Not a directory\."):
+        train(tmp_path / "file" / "run")
+
+
+def test_an_agent_and_a_checkpoint_are_not_taken_for_each_other(capsys, whole):
+    agent, checkpoint = whole / "agent.safetensors", whole / "checkpoint.safetensors"
+    first = agent.read_bytes()
+    agent.write_bytes(checkpoint.read_bytes())
+    words = f"{agent} is not an agent but another file of ours"
+    assert_refused(capsys, ["ask", str(whole), "--state", "1,0", "--goal", "1,6"], 1, words)
+    agent.write_bytes(first)
+    checkpoint.write_bytes(first)
+    words = f"{checkpoint} is not a checkpoint but another file of ours"
+    assert_refused(capsys, ["resume", str(whole)], 1, words)
+
+
+def test_a_run_without_an_agent_is_unfinished_and_has_nothing_to_load(whole):
+    assert RunFolder(whole).is_finished()
+    (whole / "agent.safetensors").unlink()
+    assert not RunFolder(whole).is_finished()
+    with pytest.raises(UsageError, match="has no agent yet: it comes with the first checkpoint"):
+        clearning.load(whole)
+
+
+@pytest.mark.parametrize(
+    ("mark", "command", "words"),
+    [
+        ("custom_network", "resume", "has a custom network: call clearning.resume with `network=`"),
+        ("custom_env", "resume", "your own environment: call clearning.resume with `env=`"),
+        ("custom_env", "eval", "was trained on your own environment: evaluate it from Python"),
+    ],
+)
+def test_what_is_the_users_own_is_asked_for(capsys, whole, mark, command, words):
+    record = json.loads((whole / "config.json").read_text())
+    (whole / "config.json").write_text(json.dumps(record | {mark: True}))
+    assert_refused(capsys, [command, str(whole)], 2, words)
+
+
+def test_what_cannot_be_read_or_cut_is_told(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.metrics_file.mkdir()
+    with pytest.raises(ClearningError, match=r"Could not write .*metrics\.csv: Is a directory"):
+        folder.cut_metrics(0)
+    with pytest.raises(ClearningError, match=r"Could not read .*metrics\.csv: Is a directory"):
+        read_json(folder.metrics_file)
+
+
+def test_without_a_folder_a_stop_says_that_nothing_is_saved():
+    stop = clearning.Callbacks(after_episode=lambda agent, now: now["episodes"] < 5)
+    words = r"Stopped after 5 episodes, not saved: no folder\."
+    with pytest.raises(clearning.Interrupted, match=words):
+        clearning.train("frozen-lake", callbacks=stop, quiet=True, **SETTINGS)
+
+
+def test_who_watches_on_a_terminal_sees_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # by which a log is taken for a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    clearning.train("frozen-lake", seed=3, **SETTINGS)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert re.search(r"frozen-lake, seed 3 ━+ 12/12 episodes, .* test 50\.0 %.* left", shown)
 
 
 # Disks ------------------------------------------------------------------------------------------------

@@ -1,8 +1,12 @@
 """Learning from recorded episodes: files, what they must hold, and trainings without an environment."""
 
 import io
+import json
+import struct
+import sys
 import zipfile
 
+import goal_worlds
 import h5py
 import jax
 import minari
@@ -17,10 +21,11 @@ from clearning import buffer as ring
 from clearning import recorded
 from clearning.agents import check_method
 from clearning.config import Config
-from clearning.envs import DubinsCar, FrozenLake
+from clearning.envs import DubinsCar, ExternalEnv, FrozenLake
 from clearning.episode_files import read_recording
 from clearning.files import load_arrays
 from clearning.fitness import refuse_unfit
+from clearning.lock import Locked, locked
 from clearning.presets import preset
 from clearning.recorded import Recording, fitted, groups, offline_settings, world_of
 
@@ -94,6 +99,7 @@ BAD = {
     "misspelt": ({"desired_goal": None, "desired_goals": np.zeros((5, 2))}, "is 'desired_goal' meant?"),
     "rows": ({"action": np.zeros(26, int)}, "26 rows of action; its 5 lengths call for 27"),
     "goals": ({"desired_goal": np.zeros((4, 2))}, "4 rows of desired_goal"),
+    "sizes": ({"achieved_goal": np.zeros((32, 3))}, r"and desired_goal of .* have \(3, 2\) numbers"),
     "nan": ({"observation": NAN}, "Row 3 of 'observation'"),
     "large": ({"observation": arrays()["observation"] * 1e300}, "not finite"),
     "axes": ({"observation": np.zeros(32)}, "2 axes are needed"),
@@ -118,6 +124,18 @@ def test_a_bad_file_is_told_in_one_sentence(tmp_path, name, case):
         changes = {"observation": np.full((32, 4), b"a")}
     with pytest.raises(clearning.ClearningError, match=words):
         read_recording(written(tmp_path, name, **changes))
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.h5"])
+def test_other_arrays_may_be_there(tmp_path, name):
+    assert read_recording(written(tmp_path, name, weather=np.zeros(3))).length.tolist() == list(LENGTHS)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.h5"])
+def test_a_file_larger_than_the_memory_is_not_read(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("clearning.episode_files.memory", lambda: 1000)
+    with pytest.raises(clearning.ClearningError, match=r"holds 0\.0 GB of arrays, and this machine has 0\.0"):
+        read_recording(written(tmp_path, name))
 
 
 def test_python_objects_are_not_read(tmp_path):
@@ -148,6 +166,31 @@ def test_damage_inside_an_array_is_told(tmp_path):
         read_recording(path)
 
 
+def test_what_is_no_array_is_told(tmp_path):
+    path = written(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("notes.npy", "walked on Monday")
+    with pytest.raises(clearning.ClearningError, match=r"The array 'notes' of .* is damaged"):
+        read_recording(path)
+
+
+def test_an_array_that_ends_before_its_directory_says_is_told(tmp_path):
+    """Only who reads it to the end finds out: its checksum is that of what is there."""
+    data, path = io.BytesIO(), tmp_path / "a.npz"
+    np.save(data, np.array(LENGTHS))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays(length=None).items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.save(file, array)
+        archive.writestr("length.npy", data.getvalue()[:-8])
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")  # of the last array, in the directory
+    content[entry + 24 : entry + 28] = struct.pack("<I", len(data.getvalue()))
+    path.write_bytes(content)
+    with pytest.raises(clearning.ClearningError, match=r"The array 'length' of .* is truncated or damaged"):
+        read_recording(str(path))
+
+
 def test_sizes_that_a_file_only_claims_are_not_allocated(tmp_path):
     text = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 4)}
@@ -173,6 +216,28 @@ def test_a_source_that_is_not_there(tmp_path, monkeypatch, name, words):
     source = name if "-v0" in name else str(tmp_path / name)
     with pytest.raises(clearning.ClearningError, match=words):
         read_recording(source)
+
+
+@pytest.mark.parametrize(
+    ("package", "source", "words"),
+    [
+        ("h5py", "a.h5", "HDF5 files need the extra: pip install 'clearning\\[minari\\]'"),
+        ("minari", "row/walks-v0", "no file row/walks-v0; if it is a Minari dataset: pip install"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(tmp_path, monkeypatch, package, source, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.h5").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(clearning.UsageError, match=words):
+        read_recording(source)
+
+
+def test_episodes_are_saved_under_a_known_ending_and_come_from_a_checkpoint(tmp_path):
+    with pytest.raises(clearning.UsageError, match=r"a\.csv must end in \.npz, \.h5 or \.hdf5"):
+        clearning.save_episodes(tmp_path / "a.csv", walks(1))
+    with pytest.raises(clearning.UsageError, match="has no checkpoint, so there are no replayed episodes"):
+        next(clearning.replayed_episodes(tmp_path))
 
 
 def test_episodes_that_do_not_fit_together_are_not_saved(tmp_path):
@@ -201,6 +266,16 @@ def test_a_file_of_another_world_is_refused(tmp_path):
     for recording, env, words in cases:
         with pytest.raises(clearning.ClearningError, match=words):
             fitted(recording, env)
+
+
+def test_goals_that_neither_a_file_nor_an_observation_shows_are_missed(tmp_path):
+    class Blind(goal_worlds.Point):
+        def observe(self):
+            return super().observe() | {"observation": np.zeros(3, np.float32)}
+
+    env = ExternalEnv(Blind(start=0.1), max_episode_steps=5)
+    with pytest.raises(clearning.ClearningError, match="and an observation of Blind does not show it"):
+        fitted(read_recording(written(tmp_path)), env)
 
 
 def test_vectors_are_scaled_from_their_bounds(tmp_path):
@@ -317,6 +392,20 @@ def test_a_minari_dataset_is_read(tmp_path, monkeypatch):
         read_recording("row/plain-v0")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")
+def test_a_minari_dataset_that_is_empty_or_damaged_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    way = np.array([[0], [1], [0]], np.float32)
+    minari_dataset("row/walks-v0", spaces.Box(0, 9, (1,), np.float32), [way, way])
+    about = tmp_path / "row" / "walks-v0" / "data" / "metadata.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"total_episodes": 0}))
+    with pytest.raises(clearning.ClearningError, match="row/walks-v0 holds no episode"):
+        read_recording("row/walks-v0")
+    about.write_text("{}")
+    with pytest.raises(clearning.ClearningError, match="The Minari dataset row/walks-v0 could not be read"):
+        read_recording("row/walks-v0")
+
+
 # Trainings ----------------------------------------------------------------------------------------
 
 SMALL = {
@@ -399,6 +488,9 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_file_or_not_at_all(walk
             clearning.resume(begun, quiet=True)
     finally:
         (walked / "walks.npz").write_bytes(kept)
+    # With its own file it would begin, were nobody else at work there.
+    with locked(begun), pytest.raises(Locked):
+        clearning.resume(begun, quiet=True)
 
 
 def test_commands_on_a_run_without_an_environment(walked, capsys):

@@ -11,7 +11,7 @@ import clearning
 from clearning import Agent, Config, EnvSpec, GoalCheck, UsageError
 from clearning.core.planning import first_leg, path_values
 from clearning.files import save_arrays
-from clearning.planning import Candidates, Planner, replayed_states
+from clearning.planning import DRAWN, Candidates, Planner, replayed_states
 from clearning.runs import RunFolder
 
 
@@ -177,6 +177,24 @@ def test_candidates_of_a_run_lie_apart(agent, tmp_path):
     assert sorted(states.observation[:, 0].tolist()) == [0.0, 6.0, 12.0]
     np.testing.assert_array_equal(states.observation, states.achieved)
     assert len(replayed_states(run).observation) == 13  # no state twice
+
+
+def test_candidates_of_a_large_run_are_drawn_from_all_of_it(tmp_path):
+    places = np.arange(2.0 * DRAWN, dtype=np.float32)[:, None]
+    arrays = {"buffer.observation": places, "buffer.achieved": places}
+    save_arrays(RunFolder(tmp_path).checkpoint_file, arrays, {"kind": "checkpoint"})
+    found = np.sort(replayed_states(tmp_path, 3).observation[:, 0]) / (2 * DRAWN)
+    np.testing.assert_allclose(found[[0, -1]], [0.0, 1.0], atol=0.02)  # far apart: both ends are among them
+    np.testing.assert_array_equal(replayed_states(tmp_path, 3), replayed_states(tmp_path, 3))
+
+
+def test_without_a_check_of_goals_there_are_waypoints_too(agent):
+    """As of Gymnasium's: where the goal shows in an observation is known, what is near enough is not."""
+    blind = Agent(agent.network, replace(agent.spec, goal_check=None, achieved_at=(0,)), agent.config)
+    cells = np.arange(0.0, 13.0)[:, None]
+    found = clearning.plan(blind, [0.0], [12.0], cells, 30)
+    assert found.probability > 0.9
+    assert found.waypoints[-1].tolist() == [12.0]
 
 
 def test_a_run_is_planned_over_its_own_states(agent, tmp_path, monkeypatch):

@@ -45,6 +45,13 @@ def greedy(values: np.ndarray) -> np.ndarray:
     return np.eye(values.shape[2])[values.argmax(2)]
 
 
+def test_as_many_rounds_as_given_look_as_many_steps_ahead():
+    """A row of five cells along which one goes right: after k rounds, k cells know of its end."""
+    row = FiniteMDP(np.eye(5)[[[1], [2], [3], [4], [4]]], np.eye(5, dtype=bool), np.zeros(5, bool))
+    known = [optimal_d(row, 0.5, rounds=rounds)[:, 0, 4].tolist() for rounds in (1, 2, 9)]
+    assert known == [[0, 0, 0, 1, 1], [0, 0, 0.5, 1, 1], [0.125, 0.25, 0.5, 1, 1]]
+
+
 def first_arrival(mdp: FiniteMDP, g: int) -> np.ndarray:
     """T(s, a): steps to g in a deterministic world when a is taken first; breadth-first from the goal."""
     successor = mdp.transition.argmax(-1)

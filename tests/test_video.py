@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from conftest import run, untrained_run
 from PIL import Image
+from point_goal import PointGoal
 
 from clearning import recording, video
 from clearning.agent import Agent
 from clearning.config import replace_settings
 from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
+from clearning.errors import ClearningError, UsageError
 from clearning.presets import gymnasium_defaults, preset
 from clearning.rollout import Dial
 
@@ -150,6 +152,40 @@ def test_bad_input_gets_a_clear_sentence(capsys, lake_run, no_encoder, arguments
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_an_environment_that_takes_no_render_mode_is_told():
+    config = replace_settings(gymnasium_defaults(), {"env": "goal_worlds:Point-v0"})
+    with pytest.raises(
+        UsageError, match=r"^goal_worlds:Point-v0 cannot be drawn: it takes no render_mode\.$"
+    ):
+        recording.rendering_env(config)
+    other = replace_settings(config, {"env": "point_goal:PointGoal-v0", "env_options": {"colour": "red"}})
+    with pytest.raises(UsageError, match="unexpected keyword argument 'colour'"):
+        recording.rendering_env(other)
+
+
+@pytest.mark.parametrize(
+    ("render", "words"),
+    [(lambda: 1 / 0, "could not be drawn: ZeroDivisionError: division by zero."),
+     (lambda: None, "could not be drawn: its render() gives no picture."),
+     (lambda: np.zeros((9, 9)), "could not be drawn: its render() gives no picture.")],
+)  # fmt: skip
+def test_a_picture_that_fails_is_told(render, words):
+    env = PointGoal()
+    env.render = render
+    with pytest.raises(ClearningError) as failure:
+        recording.picture(env, "The point")
+    assert str(failure.value) == f"The point {words}"
+
+
+def test_a_picture_fills_a_white_square():
+    """The point's own is twice as wide as high."""
+    shown = recording.picture_of(replace_settings(gymnasium_defaults(), POINT))
+    assert shown.shape == (recording.SIDE, recording.SIDE, 3)
+    assert (shown < 128).any()
+    middle = shown[recording.SIDE // 4 : -recording.SIDE // 4]
+    assert (shown < 128).sum() == (middle < 128).sum()
 
 
 def test_what_is_no_run_or_cannot_be_drawn_is_told(capsys, lake_run, tmp_path, no_encoder):

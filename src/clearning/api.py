@@ -19,7 +19,7 @@ from clearning.presets import gymnasium_defaults, recorded_defaults
 from clearning.presets import preset as find_preset
 from clearning.progress import progress_display
 from clearning.recorded import RecordedWorld, Recording, fitted, offline_settings, world_of
-from clearning.runs import RunFolder, run_folders
+from clearning.runs import RunFolder, check_seed, run_folders
 from clearning.tensorboard import tensorboard_rows
 from clearning.training import Callbacks, run_training
 
@@ -60,8 +60,11 @@ def train(
     if recording:
         recording = fitted(recording, world)
         config = offline_settings(config, recording, world.spec)
-    check_method(world.spec, config)  # before any folder is made
+    # Before any folder is made:
+    check_method(world.spec, config)
     refuse_unfit(world, config, network)
+    if out is not None:
+        check_seed(seed)
     if env is not None:
         config = replace(config, env=world.spec.name)
     folder = RunFolder(out) if out is not None else None

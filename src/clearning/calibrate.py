@@ -265,7 +265,7 @@ def _table(one: Mapping[str, Any]) -> Table:
     if mended:
         table.add_section()
         add("held out", mended["before"]["overall"])
-        add(f"  {mended['kind']}", mended["after"]["overall"])
+        add(mended["kind"], mended["after"]["overall"])
     share = 100 * one["monotonicity_violations"]
     table.caption = f"C falls from h to h + 1 (by more than 0.01) in {share:.2f} % of the steps."
     table.caption_justify = "left"

@@ -304,16 +304,15 @@ def _outputs(graph: Graph, module: Any, x: str, h: str = "") -> str:
     if not isinstance(module, MLP):
         raise _unknown(module)
     x = graph("Concat", x, h, axis=1) if h else x
-    for i, layer in enumerate(module.layers):
+    *hidden, last = module.layers
+    for i, layer in enumerate(hidden):
         x = graph("Gemm", x, _floats(layer.weight), _floats(layer.bias), transB=1)
-        if i == len(module.layers) - 1:
-            return x
         if module.norms:
             norm = module.norms[i]
             weight, bias = _floats(norm.weight), _floats(norm.bias)
             x = graph("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
         x = graph("Relu", x)
-    raise AssertionError("an MLP has layers")
+    return graph("Gemm", x, _floats(last.weight), _floats(last.bias), transB=1)
 
 
 def _hazards(graph: Graph, module: Hazards, x: str) -> str:

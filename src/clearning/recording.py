@@ -79,7 +79,9 @@ def rendering_env(config: Config) -> gymnasium.Env[Any, Any]:
         warnings.simplefilter("ignore")  # a render mode that is missing is told below
         try:
             env = open_by_name(config.env, options)
-        except TypeError as error:
+        except UsageError as error:
+            if "unexpected keyword argument 'render_mode'" not in str(error):
+                raise
             raise UsageError(f"{config.env} cannot be drawn: it takes no render_mode.") from error
     if "rgb_array" not in env.metadata.get("render_modes", ()):
         env.close()

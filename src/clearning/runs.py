@@ -114,10 +114,14 @@ class Asked:
     config: Config
 
     def __post_init__(self) -> None:
-        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
-            raise UsageError(f"The seed must be a whole number in 0..{2**31 - 1}, not {self.seed!r}.")
+        check_seed(self.seed)
         if self.preset is not None:
             check_name(self.preset, "A preset")
+
+
+def check_seed(seed: int) -> None:
+    if type(seed) is not int or not 0 <= seed < 2**31:
+        raise UsageError(f"The seed must be a whole number in 0..{2**31 - 1}, not {seed!r}.")
 
 
 def package_version() -> str:

@@ -227,7 +227,7 @@ def _try_worker(report: EnvReport, name: str, options: Mapping[str, Any] | None,
         world = ExternalEnv(name, options, max_steps, processes=1)
         world.pool(1).reset(np.arange(1))
     except UnsuitableEnvironment as error:
-        report.objections.append(str(error))
+        report.objections.append(str(error).rstrip("."))
     except Exception as error:
         report.objections.append(f"it does not open in a process of its own: {error}")
     finally:
