@@ -35,12 +35,14 @@ from clearning.runs import RunFolder, versions
 SEEDS = {
     "dubins-car": range(5),
     "mini-maze": range(5),
+    "stochastic-maze": range(3),
     "frozen-lake": range(5),
     "dubins-reachability": range(1),
     "paper/dubins-car": range(3),
     "paper/mini-maze": range(3),
     "paper/frozen-lake": range(3),
     "cat-and-mouse": range(5),
+    "td3/cat-and-mouse": range(1),
     "fetch-reach": range(5),
     "fetch-push": range(3),
     "fetch-pick-and-place": range(3),
@@ -186,7 +188,7 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
             found[f"env_steps_to_{mark}"] = int(metrics["env_steps"][above[0]]) if len(above) else None
         return found
     env = make(config.env, config.env_options)
-    if isinstance(env, CatAndMouse):
+    if isinstance(env, CatAndMouse) and config.method == "c-learning":
         found["by_horizon"] = past_the_cat(Agent.load(folder.agent_file), env)
     if isinstance(env, DubinsCar) and not env.walls:
         overlap = reachability_overlap(Agent.load(folder.agent_file), env, CAR_HORIZONS)
