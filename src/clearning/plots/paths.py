@@ -178,6 +178,9 @@ def policy_by_horizon(agent: Any, env: Any, horizons: Sequence[int] = LAKE_HORIZ
     )
 
 
+RING = {"mfc": "none", "mec": AGENT, "ms": 16, "mew": 1.4}  # around the letter of a start, too
+
+
 def compare_lake_ways(agents: Sequence[tuple[str, Any, int | None]], env: FrozenLake) -> Figure:
     """The most likely ways of several agents from S to G, each with a horizon or none (figure 3a)."""
     panels = [(name, most_likely_way(agent, env, *_ends(), h)) for name, agent, h in agents]
@@ -202,7 +205,8 @@ def _lake_ways(env: FrozenLake, panels: Sequence[tuple[str, np.ndarray]], title:
                 ax.text(*cell, letter, ha="center", va="center", weight="bold", zorder=6, bbox=disc)
             ax.set_title(name)
         if pushed:
-            ring = Line2D([], [], marker="o", mfc="none", mec=AGENT, ls="", ms=9, mew=1.2)
+            ring = Line2D([], [], marker="o", ls="", **RING)
+            figure.set_figheight(3.4)  # the legend must not push the titles together
             figure.legend([ring], ["a step against the border"], loc="outside lower center")
         figure.suptitle(title)
     return figure
@@ -210,7 +214,7 @@ def _lake_ways(env: FrozenLake, panels: Sequence[tuple[str, np.ndarray]], title:
 
 def _arrow(ax: Axes, tail: np.ndarray, head: np.ndarray) -> None:
     if (tail == head).all():  # pushing against the border: no way to draw, but a step spent
-        ax.plot(*tail, "o", mfc="none", mec=AGENT, ms=9, mew=1.2, zorder=5)
+        ax.plot(*tail, "o", **RING, zorder=7)
         return
     along = head - tail
     aside = 0.08 * np.array([along[1], -along[0]])  # a way there and back shows as two arrows
