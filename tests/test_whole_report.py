@@ -207,6 +207,8 @@ def test_every_seed_and_every_curve_is_in_a_table_for_machines(report):
     assert {*discounts} == {f"{gamma:g}" for gamma in DISCOUNTS}
     nothing = [row for row in read("seeds.csv") if row["preset"] == "tdm/paper/dubins-car"]
     assert {row["path"] for row in nothing} == {""}  # nowhere, so in no number of steps
+    free = [row for row in read("seeds.csv") if row["world"] == "dubins-reachability"]
+    assert {row["preset"] for row in free} == {"dubins-reachability", "paper/dubins-car"}
     curve = [row for row in read("curves.csv") if asked.items() <= row.items()]
     assert [float(row["env_steps"]) for row in curve] == list(CURVE)
     assert float(curve[-1]["eval_success"]) == 0.5

@@ -63,8 +63,7 @@ def train(
     # Before any folder is made:
     check_method(world.spec, config)
     refuse_unfit(world, config, network)
-    if out is not None:
-        check_seed(seed)
+    check_seed(seed)
     if env is not None:
         config = replace(config, env=world.spec.name)
     folder = RunFolder(out) if out is not None else None

@@ -1,6 +1,6 @@
 """What finished runs achieved: evaluated once, kept in the run's folder, and compared goal by goal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,11 @@ class Measured:
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
         return self.folder.metrics()
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """What tells its rows in a CSV file from those of others: one preset may serve two worlds."""
+        return {"world": self.run.world, "preset": self.run.preset, "seed": self.run.seed}
 
     @property
     def hours(self) -> float:
@@ -124,28 +129,25 @@ class Results:
 
     def seeds(self) -> list[dict[str, Any]]:
         """A row for every run, discount and stratum that was evaluated: what the tables are made of."""
-        rows = []
-        for m in sorted(self.measured, key=lambda m: m.run.title):
-            for discount in (None, *DISCOUNTS):
-                if (kept := m.kept_evaluation(discount)) is None:
-                    continue
-                goals = kept["goals"]
-                for stratum in (*sorted({*goals["stratum"]}), "all"):
-                    values = {name: _mean(goals, m.run.world, name, stratum) for name in METRICS}
-                    count = len(_by_goal(goals, m.run.world, "success", stratum))
-                    who = {"preset": m.run.preset, "seed": m.run.seed, "discount": discount}
-                    if count:  # the doorways are none of the paper's goals
-                        rows.append({**who, "stratum": stratum, "goals": count, **values})
-        return rows
+        kept = [(m, d, m.kept_evaluation(d)) for m in self._by_title() for d in (None, *DISCOUNTS)]
+        return [
+            {**m.label, "discount": discount, **row}
+            for m, discount, found in kept
+            if found is not None
+            for row in _by_stratum(found["goals"], m.run.world)
+        ]
 
     def curves(self) -> list[dict[str, Any]]:
         """Test success while training, a row for every evaluation of every run."""
         columns = ("episodes", "env_steps", "updates", "eval_success", "seconds")
         return [
-            {"preset": m.run.preset, "seed": m.run.seed, **dict(zip(columns, values, strict=True))}
-            for m in sorted(self.measured, key=lambda m: m.run.title)
+            {**m.label, **dict(zip(columns, values, strict=True))}
+            for m in self._by_title()
             for values in zip(*(m.metrics[name].tolist() for name in columns), strict=True)
         ]
+
+    def _by_title(self) -> list[Measured]:
+        return sorted(self.measured, key=lambda m: (m.run.world, m.run.title))
 
     def _goals(self, measured: Measured, who: Contestant) -> dict[str, Any]:
         return measured.evaluation(who.discount)["goals"]
@@ -173,6 +175,14 @@ def _by_goal(goals: dict[str, Any], world: str, metric: str, stratum: str) -> np
     # The paper's robots probably counted their steps from 0.
     path = np.array(goals[PATHS.get(world, "steps")], float) - (world in ROBOT_STEPS)
     return np.where(np.array(goals["success"], bool), path, np.nan)[asked]
+
+
+def _by_stratum(goals: dict[str, Any], world: str) -> Iterator[dict[str, Any]]:
+    """The means of each stratum that has any of the paper's goals, and of all."""
+    for stratum in (*sorted({*goals["stratum"]}), "all"):
+        if count := len(_by_goal(goals, world, "success", stratum)):
+            means = {metric: _mean(goals, world, metric, stratum) for metric in METRICS}
+            yield {"stratum": stratum, "goals": count, **means}
 
 
 def _mean(goals: dict[str, Any], world: str, metric: str, stratum: str) -> float | None:

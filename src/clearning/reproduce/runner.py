@@ -39,7 +39,7 @@ def stored_runs(folder: Path) -> dict[str, RunFolder]:
         run = RunFolder(file.parent)
         try:
             config, seed, _ = run.read()
-            run.is_finished()
+            run.is_finished()  # a damaged checkpoint is told of here, and stops no other run
         except ClearningError as error:
             print(f"clearning: passed over: {error}", file=sys.stderr)
             continue
