@@ -15,11 +15,12 @@ from clearning.agents.discrete import example_target
 from clearning.config import Config
 from clearning.core.recursions import A_RULE, C_RULE, D_RULE, GCSL_RULE, cost_rule, exact, rule_for
 from clearning.core.tabular import optimal_d
+from clearning.engine import collecting_dial
 from clearning.envs import CatAndMouse, FrozenLake
 from clearning.networks import build_network
 from clearning.networks.layers import GROUPS, MLP, PLANES, MinMax, cumulated_logits
 from clearning.presets import PEERS, PRESETS, preset
-from clearning.rollout import collect, own_dial
+from clearning.rollout import collect, dial_policy, own_dial
 from clearning.types import Batch
 
 LAKE = FrozenLake()
@@ -272,6 +273,23 @@ def test_methods_without_c_act_and_refuse_the_rest(method):
     for dial in ({"horizon": 3}, {"alpha": 0.5}, {"discount": 0.5}):
         with pytest.raises(UsageError, match="it acts in one way only"):
             agent.act(S, G, **dial)
+
+
+def test_gcsl_collects_by_drawing_from_its_policy_and_acts_by_the_likeliest():
+    config = preset("gcsl/frozen-lake")
+    network = Fixed(jnp.log(jnp.array([[0.1], [0.2], [0.3], [0.4]])))
+    collecting = collecting_dial(config, line_buffer())
+    assert config.epsilon == 0.0
+
+    def shares(dial):
+        policy = dial_policy(network, LAKE.spec, dial)
+        keys = jax.random.split(jax.random.key(0), 4000)
+        actions = jax.vmap(lambda k: policy(k, jnp.array(S), jnp.array(G), jnp.int32(0)))(keys)
+        return np.bincount(actions, minlength=4) / len(keys)
+
+    np.testing.assert_allclose(shares(collecting), [0.1, 0.2, 0.3, 0.4], atol=0.03)
+    np.testing.assert_array_equal(shares(own_dial(config)), [0, 0, 0, 1])
+    assert not collecting_dial(preset("frozen-lake"), line_buffer()).drawn
 
 
 def test_own_dials():

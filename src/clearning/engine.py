@@ -92,11 +92,12 @@ def collect_nothing(learner: Learner, buffer: Buffer, key: Array, epsilon: Any) 
 
 
 def collecting_dial(config: Config, buffer: Buffer) -> Dial:
-    """The dial of the next episodes."""
+    """The dial of the next episodes. GCSL collects by its policy as it is, which is no single action."""
+    dial = own_dial(config)._replace(drawn=config.method == "gcsl")
     if config.method != "naive-q":
-        return own_dial(config)
+        return dial
     iteration = buffer.episodes_used // config.parallel_envs
-    return own_dial(config)._replace(horizon=episode_horizon(iteration, config.max_horizon))
+    return dial._replace(horizon=episode_horizon(iteration, config.max_horizon))
 
 
 def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:

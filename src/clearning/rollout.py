@@ -34,7 +34,8 @@ class Dial(NamedTuple):
 
     With `horizon` 0 it is h_α, chosen anew at each step, and the horizons within `vote` of it choose the
     action together. Otherwise it is `horizon`, counted down, or held where `receding`. D-learning's is none
-    of these but a `discount`.
+    of these but a `discount`. Actions are the best at that horizon, or `drawn`, for outputs that are logits
+    of a policy.
     """
 
     alpha: Any = 0.9
@@ -43,6 +44,7 @@ class Dial(NamedTuple):
     vote: int = 0
     method: Method = "c-learning"
     discount: Any = None
+    drawn: bool = False
 
 
 def dials(config: Config) -> tuple[str, ...]:
@@ -90,6 +92,8 @@ def dial_policy(
         horizon = dial_horizon(values, spec, dial, observation, goal, step, skip_ruled_out)
         greedy = voted_action(values, horizon, dial.vote)
         key_coin, key_action = jax.random.split(key)
+        if dial.drawn:
+            greedy = jax.random.categorical(key_action, outputs[:, horizon - 1])
         explore = jax.random.uniform(key_coin) < epsilon
         if not spec.continuous:
             return jnp.where(explore, jax.random.randint(key_action, (), 0, len(values)), greedy)

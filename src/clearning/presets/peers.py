@@ -24,9 +24,10 @@ def as_her(config: Config) -> Config:
 def as_gcsl(config: Config) -> Config:
     """GCSL (numbered actions): learns to repeat what led to a later state of an episode; no horizon.
 
+    It explores by drawing actions from its policy, and by nothing else: random ones would be repeated too.
     `--form sampled-horizon --max-horizon 50` tells the network how many steps it took.
     """
-    free = replace(config, form="all-horizons", max_horizon=1, actor_heads=1)
+    free = replace(config, form="all-horizons", max_horizon=1, actor_heads=1, epsilon=0.0, epsilon_decay=0.0)
     return replace(_with_goals(free, future=1.0), method="gcsl")
 
 
