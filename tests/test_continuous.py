@@ -14,7 +14,7 @@ from clearning.config import Config
 from clearning.core.recursions import C_RULE, NAIVE_RULE, TDM_RULE, cost_rule, rule_for, steps_to_go
 from clearning.envs import CatAndMouse
 from clearning.networks import build_network, with_statistics
-from clearning.networks.actor_critic import HeadsActorCritic
+from clearning.networks.actor_critic import HeadsActorCritic, spread_actions
 from clearning.networks.inputs import NormalisedInputs
 from clearning.types import Batch, EnvSpec, Episodes, Method
 
@@ -159,6 +159,31 @@ def test_the_parts_of_a_network_agree(form):
         outputs = network.at(s, g, action, network.backed_up(jnp.int32(h)))
         at_h = outputs[0, h - 1] if form == "all-horizons" else outputs[0, 0]
         np.testing.assert_allclose(curve[0, h - 1], at_h, rtol=1e-4, atol=1e-5)
+
+
+def test_spread_actions_stand_beside_the_actors_and_compete_with_them():
+    config = replace(CONFIG, actor_heads=2)
+    alone = build_network(SPEC, config, jax.random.key(1))
+    network = build_network(SPEC, replace(config, spread_actions=9), jax.random.key(1))
+    s, g, every = jnp.array([0.3, -0.2]), jnp.array([0.7]), jnp.arange(1, 5)
+    curve = network.curve(s, g)
+    np.testing.assert_allclose(curve[:2], alone.curve(s, g), rtol=1e-5)
+    for i, action in enumerate(spread_actions(9, 1)):
+        assert network.propose(s, g, jnp.int32(2 + i), jnp.int32(1)) == action
+        np.testing.assert_allclose(curve[2 + i], network.at(s, g, action, every)[0], rtol=1e-4, atol=1e-5)
+    assert network.before(s, g, every).shape == (CONFIG.critics, 11, 4)  # what the target chooses from
+    assert len(network.proposals(s, g, every)[0]) == 2  # what the actor learns
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_spread_actions_are_near_every_action_and_at_every_bound(dimensions):
+    actions = spread_actions(40, dimensions)
+    asked = np.random.default_rng(0).uniform(-1, 1, (500, dimensions))
+    apart = np.abs(asked[:, None] - actions).max(-1).min(-1)
+    assert apart.max() < 2 / 40 ** (1 / dimensions)  # a grid's is half of that
+    assert (np.abs(actions) <= 1).all()
+    assert (actions == 1).any(0).all()
+    assert (actions == -1).any(0).all()
 
 
 def random_batch(key, count: int) -> Batch:

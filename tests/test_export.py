@@ -103,6 +103,7 @@ AGENTS = {
     "one horizon": lambda: random_agent(CAR, max_horizon=1),
     "continuous": lambda: random_agent(CAT),
     "continuous, heads": lambda: random_agent(CAT, actor_heads=4, vote=1, skip_ruled_out=True),
+    "continuous, spread": lambda: random_agent(CAT, actor_heads=2, spread_actions=5),
     "continuous, the paper's": lambda: random_agent(CAT, form="sampled-horizon"),
     "continuous, hazards": lambda: random_agent(CAT, actor_heads=2, monotone=True),
     "continuous, other bounds": lambda: random_agent(replace(CAT, action_low=(-3.0, 0.0))),
@@ -160,7 +161,8 @@ def test_answers_and_actions_are_those_of_jax(kind):
 
 def outputs_and_proposals(agent, s, g):
     """What the network says, (n, actions, H), and proposes, (n, proposals, H, action), in one program."""
-    count = agent.config.actor_heads if agent.config.form == "all-horizons" else 1
+    config = agent.config
+    count = config.actor_heads + config.spread_actions if config.form == "all-horizons" else 1
     which, horizons = jnp.arange(count), jnp.arange(1, agent.max_horizon + 1)
 
     def one(s, g):

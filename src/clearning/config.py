@@ -14,12 +14,12 @@ AT_LEAST_ONE += ("buffer_capacity", "evaluate_every", "checkpoint_every", "test_
 AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "actor_delay", "update_chunk")
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
-NOT_NEGATIVE += ("final_share", "updates", "reached_within", "goal_nearness")
+NOT_NEGATIVE += ("final_share", "updates", "reached_within", "goal_nearness", "spread_actions")
 # More than anybody's training needs, and little enough that a config from a stranger cannot take the machine.
 AT_MOST = {"max_horizon": 10_000, "max_episode_steps": 100_000, "parallel_envs": 10_000, "processes": 1_000}
 AT_MOST |= {"critics": 100, "goal_tries": 1_000, "pair_tries": 1_000, "goal_candidates": 10_000}
 AT_MOST |= {"updates_per_episode": 100_000, "update_chunk": 100_000, "batch_size": 1_000_000}
-AT_MOST |= {"test_episodes": 1_000_000, "action_repeat": 10_000}
+AT_MOST |= {"test_episodes": 1_000_000, "action_repeat": 10_000, "spread_actions": 10_000}
 LAYERS, WIDTH = 100, 65_536  # of a network, at most
 
 
@@ -105,6 +105,9 @@ class Config:
     """Continuous actions: critics; the target takes the least of them."""
     actor_heads: int = 1
     """Continuous actions, all horizons: actions proposed, each for its own part of the horizons."""
+    spread_actions: int = 0
+    """Continuous actions, all horizons: actions spread over all there are, proposed everywhere beside the
+    actor's. Where actions have few dimensions, the best of them misses little."""
 
     # The updates.
     updates_per_episode: int = 80

@@ -16,7 +16,7 @@ from clearning.core.horizons import NOISE_FLOOR
 from clearning.core.recursions import C_RULE, rule_for
 from clearning.errors import ClearningError, UsageError
 from clearning.files import write_atomically
-from clearning.networks.actor_critic import HeadsActorCritic, HorizonActorCritic
+from clearning.networks.actor_critic import HeadsActorCritic, HorizonActorCritic, spread_actions
 from clearning.networks.inputs import CLIP, SMALLEST_DEVIATION, Inputs, NormalisedInputs
 from clearning.networks.layers import MLP, Hazards, MinMax
 from clearning.networks.numbered import AllHorizons, SampledHorizon
@@ -224,11 +224,16 @@ def _logits(graph: Graph, network: Any, observation: str, goal: str) -> tuple[st
         return graph("Reshape", _outputs(graph, network.mlp, x), _ints(-1, *network.shape)), ""
     horizons = network.max_horizon
     if isinstance(network, HeadsActorCritic):
-        heads, size = network.heads, _width(network.actor) // network.heads
-        actions = graph("Reshape", graph("Tanh", _outputs(graph, network.actor, x)), _ints(-1, size))
-        pairs = graph("Concat", _repeated(graph, x, network.inputs.size(), heads), actions, axis=1)
-        logits = graph("Reshape", _outputs(graph, network.critics[0], pairs), _ints(-1, heads, horizons))
-        return logits, graph("Reshape", actions, _ints(-1, heads, size))
+        proposed, size = network.heads + network.spread, _width(network.actor) // network.heads
+        actions = graph("Tanh", _outputs(graph, network.actor, x))
+        if network.spread:
+            count = graph("Concat", graph("Shape", x, start=0, end=1), _ints(1), axis=0)
+            same = graph("Tile", spread_actions(network.spread, size).reshape(1, -1), count)
+            actions = graph("Concat", actions, same, axis=1)
+        rows = _repeated(graph, x, network.inputs.size(), proposed)
+        pairs = graph("Concat", rows, graph("Reshape", actions, _ints(-1, size)), axis=1)
+        logits = graph("Reshape", _outputs(graph, network.critics[0], pairs), _ints(-1, proposed, horizons))
+        return logits, graph("Reshape", actions, _ints(-1, proposed, size))
     # The paper's form takes the horizon as an input: H rows for every pair.
     rows = _repeated(graph, x, network.inputs.size(), horizons)
     times = graph("Concat", graph("Shape", x, start=0, end=1), _ints(1), axis=0)

@@ -12,6 +12,9 @@ from clearning.config import Config
 from clearning.core.recursions import Rule
 from clearning.types import ActorCritic, Batch, Metrics
 
+ROWS = 3072  # pairs of a state and a proposed action that go through a critic at a time: from some 4,000 on,
+# XLA takes three times as long for each
+
 
 def start(network: Any) -> Learner:
     """A learner before its first update; critics and actor have an optimiser each."""
@@ -52,7 +55,8 @@ def update(
 ) -> tuple[Learner, Metrics]:
     """One step of the critics, one of the actor every so often, and of the targets towards both."""
     network = learner.network
-    targets = jax.vmap(lambda x: example_target(rule, learner.target, x))(batch)
+    portion = max(ROWS // (config.actor_heads + config.spread_actions), 1)
+    targets = jax.lax.map(lambda x: example_target(rule, learner.target, x), batch, batch_size=portion)
 
     def loss_of_critics(critics: Any) -> Array:
         now = eqx.tree_at(lambda n: n.critics, network, critics)

@@ -52,7 +52,7 @@ def build_network(spec: EnvSpec, config: Config, key: Array) -> Any:
     actor = mlp(key_actor, size, heads * len(spec.action_low))
     if as_input:
         return HorizonActorCritic(inputs, actor, critics, horizons)
-    return HeadsActorCritic(inputs, actor, critics, heads, horizons)
+    return HeadsActorCritic(inputs, actor, critics, heads, horizons, config.spread_actions)
 
 
 def with_statistics(network: Any, episodes: Episodes) -> Any:

@@ -5,16 +5,22 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from scipy.stats import qmc
 
 from clearning.networks.layers import MLP
+
+BEYOND = 1.25  # spread actions are drawn over so much more than their bounds, and brought back to them
 
 
 class HeadsActorCritic(eqx.Module):
     """Critics from (s, a, g) to logits for every horizon; an actor with a few heads of different urgency.
 
     Head k of K maximises C over the k-th part of the horizons. One head serves every horizon, which is enough
-    where the soonest way is the surest; H heads are one action per horizon, as in the paper.
+    where the soonest way is the surest; H heads are one action per horizon, as in the paper. Beside the
+    heads' actions stand some that are the same everywhere: where an action has few dimensions, the critic's
+    best of them misses little, however far the heads are behind the critic.
     """
 
     inputs: Any
@@ -22,6 +28,7 @@ class HeadsActorCritic(eqx.Module):
     critics: tuple[Any, ...]
     heads: int = eqx.field(static=True)
     max_horizon: int = eqx.field(static=True)
+    spread: int = eqx.field(static=True)
 
     def curve(self, observation: Array, goal: Array) -> Array:
         x = self.inputs(observation, goal)
@@ -51,10 +58,11 @@ class HeadsActorCritic(eqx.Module):
         return _logits(self.critics[0], x, jnp.tanh(free)), self._urgency(), free
 
     def _actions(self, x: Array) -> Array:
-        return jnp.tanh(self._free(x))
+        proposed = jnp.tanh(self._free(x))
+        return jnp.concatenate([proposed, spread_actions(self.spread, proposed.shape[-1])])
 
     def _free(self, x: Array) -> Array:
-        """The proposals before tanh bounds them, (heads, action)."""
+        """The heads' actions before tanh bounds them, (heads, action)."""
         return self.actor(x).reshape(self.heads, -1)
 
     def _urgency(self) -> Array:
@@ -64,8 +72,16 @@ class HeadsActorCritic(eqx.Module):
         return mine / mine.sum(1, keepdims=True)
 
 
+def spread_actions(count: int, dimensions: int) -> np.ndarray:
+    """Actions spread evenly over [-1, 1] along each dimension, (count, dimensions); a fifth and more are at
+    a bound, for the best often is."""
+    points = qmc.Halton(dimensions, scramble=False).random(count) if count else np.zeros((0, dimensions))
+    return np.clip(BEYOND * (2 * points - 1), -1.0, 1.0).astype(np.float32)
+
+
 def _logits(critic: Any, x: Array, actions: Array) -> Array:
-    return jax.vmap(lambda a: critic(jnp.concatenate([x, a])))(actions)  # (actions, H)
+    same = jnp.broadcast_to(x, (len(actions), *x.shape))
+    return critic(jnp.concatenate([same, actions], axis=1))  # (actions, H)
 
 
 class HorizonActorCritic(eqx.Module):
