@@ -164,14 +164,16 @@ def test_the_parts_of_a_network_agree(form):
 def test_spread_actions_stand_beside_the_actors_and_compete_with_them():
     config = replace(CONFIG, actor_heads=2)
     alone = build_network(SPEC, config, jax.random.key(1))
-    network = build_network(SPEC, replace(config, spread_actions=9), jax.random.key(1))
+    network = build_network(SPEC, replace(config, spread_actions=9, spread_in_targets=5), jax.random.key(1))
     s, g, every = jnp.array([0.3, -0.2]), jnp.array([0.7]), jnp.arange(1, 5)
     curve = network.curve(s, g)
     np.testing.assert_allclose(curve[:2], alone.curve(s, g), rtol=1e-5)
     for i, action in enumerate(spread_actions(9, 1)):
         assert network.propose(s, g, jnp.int32(2 + i), jnp.int32(1)) == action
         np.testing.assert_allclose(curve[2 + i], network.at(s, g, action, every)[0], rtol=1e-4, atol=1e-5)
-    assert network.before(s, g, every).shape == (CONFIG.critics, 11, 4)  # what the target chooses from
+    chosen_from = network.before(s, g, every)
+    assert chosen_from.shape == (CONFIG.critics, 7, 4)
+    np.testing.assert_allclose(chosen_from[0], curve[:7], rtol=1e-5)
     assert len(network.proposals(s, g, every)[0]) == 2  # what the actor learns
 
 

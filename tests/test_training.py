@@ -187,6 +187,7 @@ def test_tensorboard_files_hold_the_metrics(tmp_path):
         (lambda p: clearning.load(p), "is not a run folder"),
         (lambda p: Config(epsilon=2.0), "epsilon must lie in 0..1"),
         (lambda p: Config(hidden=(0,)), "hidden widths must lie in 1"),
+        (lambda p: Config(spread_in_targets=1), "spread_in_targets must be at most spread_actions 0, not 1"),
     ],
 )
 def test_bad_settings_get_a_clear_sentence(tmp_path, call, words):

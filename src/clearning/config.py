@@ -15,6 +15,7 @@ AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "act
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
 NOT_NEGATIVE += ("final_share", "updates", "reached_within", "goal_nearness", "spread_actions")
+NOT_NEGATIVE += ("spread_in_targets",)
 # More than anybody's training needs, and little enough that a config from a stranger cannot take the machine.
 AT_MOST = {"max_horizon": 10_000, "max_episode_steps": 100_000, "parallel_envs": 10_000, "processes": 1_000}
 AT_MOST |= {"critics": 100, "goal_tries": 1_000, "pair_tries": 1_000, "goal_candidates": 10_000}
@@ -108,6 +109,8 @@ class Config:
     spread_actions: int = 0
     """Continuous actions, all horizons: actions spread over all there are, proposed everywhere beside the
     actor's. Where actions have few dimensions, the best of them misses little."""
+    spread_in_targets: int = 0
+    """How many of these the targets choose from; the others are for acting, which costs less."""
 
     # The updates.
     updates_per_episode: int = 80
@@ -215,6 +218,8 @@ class Config:
             _require(getattr(self, name) <= most, f"{name} must be at most {most}", getattr(self, name))
         heads_fit = self.actor_heads <= self.max_horizon
         _require(heads_fit, f"actor_heads must be at most max_horizon {self.max_horizon}", self.actor_heads)
+        fewer = f"spread_in_targets must be at most spread_actions {self.spread_actions}"
+        _require(self.spread_in_targets <= self.spread_actions, fewer, self.spread_in_targets)
         _require(len(self.hidden) <= LAYERS, f"hidden layers must be at most {LAYERS}", len(self.hidden))
         for width in self.hidden:
             _require(1 <= width <= WIDTH, f"hidden widths must lie in 1..{WIDTH}", width)

@@ -55,7 +55,7 @@ def update(
 ) -> tuple[Learner, Metrics]:
     """One step of the critics, one of the actor every so often, and of the targets towards both."""
     network = learner.network
-    portion = max(ROWS // (config.actor_heads + config.spread_actions), 1)
+    portion = max(ROWS // (config.actor_heads + config.spread_in_targets), 1)
     targets = jax.lax.map(lambda x: example_target(rule, learner.target, x), batch, batch_size=portion)
 
     def loss_of_critics(critics: Any) -> Array:

@@ -52,7 +52,8 @@ def build_network(spec: EnvSpec, config: Config, key: Array) -> Any:
     actor = mlp(key_actor, size, heads * len(spec.action_low))
     if as_input:
         return HorizonActorCritic(inputs, actor, critics, horizons)
-    return HeadsActorCritic(inputs, actor, critics, heads, horizons, config.spread_actions)
+    spread = (config.spread_actions, config.spread_in_targets)
+    return HeadsActorCritic(inputs, actor, critics, heads, horizons, *spread)
 
 
 def with_statistics(network: Any, episodes: Episodes) -> Any:

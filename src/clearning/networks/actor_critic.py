@@ -20,7 +20,8 @@ class HeadsActorCritic(eqx.Module):
     Head k of K maximises C over the k-th part of the horizons. One head serves every horizon, which is enough
     where the soonest way is the surest; H heads are one action per horizon, as in the paper. Beside the
     heads' actions stand some that are the same everywhere: where an action has few dimensions, the critic's
-    best of them misses little, however far the heads are behind the critic.
+    best of them misses little, however far the heads are behind the critic. Targets choose from the first of
+    these only: a few are enough for a value, and a best action takes more.
     """
 
     inputs: Any
@@ -29,6 +30,7 @@ class HeadsActorCritic(eqx.Module):
     heads: int = eqx.field(static=True)
     max_horizon: int = eqx.field(static=True)
     spread: int = eqx.field(static=True)
+    spread_in_targets: int = eqx.field(static=True)
 
     def curve(self, observation: Array, goal: Array) -> Array:
         x = self.inputs(observation, goal)
@@ -46,7 +48,7 @@ class HeadsActorCritic(eqx.Module):
 
     def before(self, observation: Array, goal: Array, horizon: Array) -> Array:
         x = self.inputs(observation, goal)
-        actions = self._actions(x)
+        actions = self._actions(x)[: self.heads + self.spread_in_targets]
         return jnp.stack([_logits(critic, x, actions) for critic in self.critics])
 
     def shift(self, values: Array) -> Array:

@@ -10,7 +10,7 @@ def as_td3(config: Config) -> Config:
 
     Four goals of five come from the episode's future, the others are what it was after.
     """
-    return replace(_with_goals(config, future=0.8, episode=0.2), method="td3", max_horizon=1, actor_heads=1)
+    return replace(_with_goals(_without_horizon(config), future=0.8, episode=0.2), method="td3")
 
 
 def as_her(config: Config) -> Config:
@@ -18,7 +18,7 @@ def as_her(config: Config) -> Config:
 
     Four goals of five come from the episode's future, the others are what it was after.
     """
-    return replace(_with_goals(config, future=0.8, episode=0.2), method="her", max_horizon=1, actor_heads=1)
+    return replace(_with_goals(_without_horizon(config), future=0.8, episode=0.2), method="her")
 
 
 def as_gcsl(config: Config) -> Config:
@@ -27,7 +27,7 @@ def as_gcsl(config: Config) -> Config:
     It explores by drawing actions from its policy, and by nothing else: random ones would be repeated too.
     `--form sampled-horizon --max-horizon 50` tells the network how many steps it took.
     """
-    free = replace(config, form="all-horizons", max_horizon=1, actor_heads=1, epsilon=0.0, epsilon_decay=0.0)
+    free = replace(_without_horizon(config), form="all-horizons", epsilon=0.0, epsilon_decay=0.0)
     return replace(_with_goals(free, future=1.0), method="gcsl")
 
 
@@ -48,6 +48,11 @@ def as_d_learning(config: Config) -> Config:
 def as_monotone(config: Config) -> Config:
     """C-learning by a network that rises with h: hazards, or in the paper's form Sill's min-max network."""
     return replace(config, monotone=True)
+
+
+def _without_horizon(config: Config) -> Config:
+    """One horizon, and one action proposed for it."""
+    return replace(config, max_horizon=1, actor_heads=1, spread_actions=0, spread_in_targets=0)
 
 
 def _with_goals(config: Config, future: float = 0.0, episode: float = 0.0) -> Config:

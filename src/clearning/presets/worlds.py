@@ -109,32 +109,35 @@ def cat_and_mouse() -> Config:
     """Cat and mouse: continuous moves past a risk, where every horizon has its own best way.
 
     No hindsight, which would look past the times it was caught; goals are drawn near, whatever the episode.
-    Every horizon has its own head, from hasty to careful, and each episode draws how careful it is. The least
-    of two critics would be too low where chance decides, and the logarithm of C would have the heads of short
-    horizons look at goals that are out of their reach.
+    Every horizon has its own head, from hasty to careful, and each episode draws how careful it is; beside
+    the heads stand actions in every direction. The least of two critics would be too low where chance
+    decides, and the logarithm of C would have the heads of short horizons look at goals out of their reach.
     """
     return Config(
         env="cat-and-mouse",
-        episodes=8_000,
+        episodes=40_000,
         random_episodes=256,
         parallel_envs=32,
         epsilon=0.2,
         noise=0.3,
         explore_alpha=0.05,
         max_horizon=12,
-        hidden=(128, 128),
+        hidden=(128, 128, 128),
         critics=1,
         actor_heads=12,
+        spread_actions=100,
+        spread_in_targets=20,
         actor_objective="value",
-        updates_per_episode=8,
-        batch_size=128,
+        updates_per_episode=2,
+        batch_size=256,
         target_rate=0.02,
         goal_future=0.0,
         goal_episode=0.0,
         goal_random=0.3,
         goal_nearby=0.7,
+        goal_nearness=1.0,
         rule_out=True,
         skip_ruled_out=True,
-        evaluate_every=2_000,
-        checkpoint_every=2_000,
+        evaluate_every=4_000,
+        checkpoint_every=4_000,
     )
