@@ -112,13 +112,13 @@ CAVEATS = """\
    0.04 to 0.36 (h = 12, 8); one critic, 12 horizons, 0.02 to 0.30 (h = 12, 6); following C, 0.05 to 0.15
    (h = 12, 6); with twice the updates (8,000 episodes, two layers of 128), 0.03 to 0.10; with four times
    the episodes, a third of the way, 0.05 to 0.23 below. There, the best of 64 actions by the critic in
-   place of the actor's gave 0.04 to 0.18 below: the critic was not sharp enough.
-   With batches of 256 and nearer goals (`goal_nearness = 1.5`), C of the
-   start is within 0.01 to 0.09 of the exact one at h = 6 to 12 instead of 0.03 to 0.13, but too high at
-   h = 6, and success 0.05 to 0.17 below; with 20,000 episodes, three updates for each, `goal_nearness =
-   0.75` and 6 heads, success is what C says, within 0.04, and 0.02 to 0.24 below the optimum (h = 12, 7).
-   Horizons that vote on the head are worse everywhere. After 1,500 episodes, the mean error of max C at
-   h = 1 was 0.29 without and 0.15 with near goals, learned waves in front of the network made it 0.51.
+   place of the actor's gave 0.04 to 0.18 below: the critic was not sharp enough. With batches of 256 and
+   nearer goals (`goal_nearness = 1.5`), C of the start is within 0.01 to 0.09 of the exact one at h = 6 to
+   12 instead of 0.03 to 0.13, but too high at h = 6, and success 0.05 to 0.17 below; with 20,000 episodes,
+   three updates for each, `goal_nearness = 0.75` and 6 heads, success is what C says, within 0.04, and 0.02
+   to 0.24 below the optimum (h = 12, 7). Horizons that vote on the head are worse everywhere. After 1,500
+   episodes, the mean error of max C at h = 1 was 0.29 without and 0.15 with near goals, learned waves in
+   front of the network made it 0.51.
    With 48 actions in every direction beside the heads', in the targets and when acting, 20,000 episodes of
    three updates and `goal_nearness = 1`, C of the start is within 0.02 of the exact one, and success 0.01 to
    0.11 below (h = 9, 7); the goal's position in units of a move as well, 0.01 to 0.08; 40,000 episodes of two

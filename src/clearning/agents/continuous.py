@@ -12,8 +12,9 @@ from clearning.config import Config
 from clearning.core.recursions import Rule
 from clearning.types import ActorCritic, Batch, Metrics
 
-ROWS = 3072  # pairs of a state and a proposed action that go through a critic at a time: from some 4,000 on,
-# XLA takes three times as long for each
+ROWS = 3072
+"""Pairs of a state and a proposed action that go through a critic at a time, for the targets. From some
+4,000 on XLA takes three times as long for each."""
 
 
 def start(network: Any) -> Learner:
