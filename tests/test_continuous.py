@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from clearning.agents.continuous import actor_loss, critic_loss, example_target, start, update
+from clearning.agents.learner import Pace
 from clearning.config import Config
 from clearning.core.recursions import C_RULE, NAIVE_RULE, TDM_RULE, cost_rule, rule_for, steps_to_go
 from clearning.envs import CatAndMouse
@@ -116,10 +117,9 @@ def test_actor_loss_weighs_each_proposals_own_horizons():
     network = Stub(jnp.asarray(logit(PROBABILITIES)))
     config = replace(CONFIG, actor_objective="value")
     own = (PROBABILITIES[0, 0, 0] + PROBABILITIES[0, 1, 1:].mean()) / 2
-    assert float(actor_loss(C_RULE, network, config, example())) == pytest.approx(-own, rel=1e-5)
-    penalised = replace(config, action_penalty=2.0)
+    assert float(actor_loss(C_RULE, network, config, 0.0, example())) == pytest.approx(-own, rel=1e-5)
     expected = -own + 2.0 * np.mean([0.25, 1.0])
-    assert float(actor_loss(C_RULE, network, penalised, example())) == pytest.approx(expected, rel=1e-5)
+    assert float(actor_loss(C_RULE, network, config, 2.0, example())) == pytest.approx(expected, rel=1e-5)
 
 
 def test_what_is_sure_already_does_not_move_the_actor():
@@ -127,7 +127,7 @@ def test_what_is_sure_already_does_not_move_the_actor():
 
     def slope(objective: str, output: float) -> float:
         config = replace(CONFIG, actor_objective=objective)
-        loss = lambda x: actor_loss(C_RULE, Stub(x * jnp.ones((1, 2, 3))), config, example())  # noqa: E731
+        loss = lambda x: actor_loss(C_RULE, Stub(x * jnp.ones((1, 2, 3))), config, 0.0, example())  # noqa: E731
         return float(-jax.grad(loss)(output))
 
     assert slope("log", 9.0) < 1e-3
@@ -218,7 +218,12 @@ def test_one_step_world_is_learned(form):
     def train(weights):
         def body(weights, key):
             learner, metrics = update(
-                eqx.combine(weights, rest), random_batch(key, 128), C_RULE, config, jnp.float32(3e-3), False
+                eqx.combine(weights, rest),
+                random_batch(key, 128),
+                C_RULE,
+                config,
+                Pace(jnp.float32(3e-3)),
+                False,
             )
             return eqx.filter(learner, eqx.is_array), metrics["loss"]
 
@@ -239,7 +244,7 @@ def test_actor_moves_only_every_so_often():
     config = replace(CONFIG, actor_delay=2)
     learner = start(build_network(SPEC, config, jax.random.key(0)))
     batch = random_batch(jax.random.key(2), 16)
-    step = eqx.filter_jit(lambda l: update(l, batch, C_RULE, config, jnp.float32(1e-3), False)[0])
+    step = eqx.filter_jit(lambda l: update(l, batch, C_RULE, config, Pace(jnp.float32(1e-3)), False)[0])
     once = step(learner)
     twice = step(once)
     same = lambda a, b: eqx.tree_equal(eqx.filter(a, eqx.is_array), eqx.filter(b, eqx.is_array))  # noqa: E731

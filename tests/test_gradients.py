@@ -134,6 +134,6 @@ def test_losses_of_continuous_actions(config):
         def one(network, x):
             y = continuous.example_target(rule, target, x)
             critics = continuous.critic_loss(rule, network, False, x, y)
-            return critics + continuous.actor_loss(rule, network, config, x)
+            return critics + continuous.actor_loss(rule, network, config, config.action_penalty, x)
 
         check(lambda n: jax.vmap(lambda x: one(n, x))(batch).mean(), online)

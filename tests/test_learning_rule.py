@@ -11,7 +11,7 @@ import pytest
 from jax import Array
 
 from clearning.agents.discrete import example_loss, example_target, start, update
-from clearning.agents.learner import Learner
+from clearning.agents.learner import Learner, Pace
 from clearning.config import Config
 from clearning.core.recursions import A_RULE, C_RULE, Rule
 from clearning.core.tabular import FiniteMDP, optimal_a, optimal_c
@@ -107,7 +107,7 @@ def train(network, batch: Batch, rule: Rule, config: Config, mask_reached: bool,
     """Full-batch training by `update`, at a rate that falls to 0."""
 
     def body(learner, rate):
-        return update(learner, batch, rule, config, rate, mask_reached)
+        return update(learner, batch, rule, config, Pace(rate), mask_reached)
 
     rates = 0.3 * jnp.linspace(1, 0, updates) ** 2
     return jax.jit(lambda x: jax.lax.scan(body, x, rates))(start(network))
@@ -325,7 +325,7 @@ def test_masked_pairs_leave_the_network_as_it_is():
     one = example(reached_before=jnp.bool_(True))
     batch = jax.tree.map(lambda v: jnp.stack([v, v]), one)
     table = Table(table_at_next(ONLINE))
-    step = jax.jit(lambda x: update(x, batch, C_RULE, AVERAGED, jnp.float32(0.1), True))
+    step = jax.jit(lambda x: update(x, batch, C_RULE, AVERAGED, Pace(jnp.float32(0.1)), True))
     learner, metrics = step(start(table))
     np.testing.assert_array_equal(learner.network.logits, table.logits)
     assert float(metrics["loss"]) == 0.0
@@ -333,7 +333,7 @@ def test_masked_pairs_leave_the_network_as_it_is():
 
 def repeated_updates(config: Config, count: int) -> list[Learner]:
     batch = jax.tree.map(lambda v: v[None], example())
-    step = jax.jit(lambda x: update(x, batch, C_RULE, config, jnp.float32(0.1), True)[0])
+    step = jax.jit(lambda x: update(x, batch, C_RULE, config, Pace(jnp.float32(0.1)), True)[0])
     learners = [start(Table(table_at_next(ONLINE)))]
     for _ in range(count):
         learners.append(step(learners[-1]))

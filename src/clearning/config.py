@@ -142,6 +142,8 @@ class Config:
     where it is small nor grows where it is sure, the critic's output as it is, or the probability itself."""
     action_penalty: float = 0.0
     """Continuous actions: weight in the actor's loss of the squared action, taken before tanh bounds it."""
+    action_penalty_decay: float = 0.0
+    """Share of that weight which is given up along the training, evenly."""
 
     # Which transitions, which goals, which horizons.
     choose: Literal["transition", "episode", "recent"] = "transition"
@@ -193,6 +195,11 @@ class Config:
         _require(0 <= self.support <= 1, "support must lie in 0..1", self.support)
         _require(not (self.support and self.method == "gcsl"), "support is for values", self.method)
         _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)
+        _require(
+            0 <= self.action_penalty_decay <= 1,
+            "action_penalty_decay must lie in 0..1",
+            self.action_penalty_decay,
+        )
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
         sampled = self.form == "sampled-horizon"

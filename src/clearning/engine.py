@@ -11,7 +11,7 @@ from jax import Array
 
 from clearning import buffer as ring
 from clearning.agents import learner_kind
-from clearning.agents.learner import Learner
+from clearning.agents.learner import Learner, Pace
 from clearning.batches import sample_batch
 from clearning.buffer import Buffer
 from clearning.config import Config
@@ -55,11 +55,11 @@ def build_engine(env: Any, config: Config) -> Engine:
     def update_many(
         learner: Learner, buffer: Buffer, key: Array, progress: Array, rate_progress: Array
     ) -> tuple[Learner, Metrics]:
-        rate = learning_rate(config, rate_progress)
+        pace = Pace(learning_rate(config, rate_progress), action_penalty(config, progress))
         weights, rest = eqx.partition(learner, eqx.is_array)
 
         def body(weights: Any, batch: Batch) -> tuple[Any, Metrics]:
-            now, metrics = update(eqx.combine(weights, rest), batch, rule, config, rate, mask_reached)
+            now, metrics = update(eqx.combine(weights, rest), batch, rule, config, pace, mask_reached)
             return eqx.filter(now, eqx.is_array), metrics
 
         # All batches are drawn at once: many small draws would cost more than the updates of a small network.
@@ -155,6 +155,11 @@ def learning_rate(config: Config, progress: Any) -> Array:
     if config.learning_rate_decay == "step":
         return config.learning_rate * jnp.where(progress < config.decay_at, 1.0, 0.1)
     return jnp.asarray(config.learning_rate)
+
+
+def action_penalty(config: Config, progress: Any) -> Any:
+    """The price of an action: in the end, what is known well may be done at full speed."""
+    return config.action_penalty * (1 - config.action_penalty_decay * progress)
 
 
 def exploration(config: Config, episodes: int) -> float:

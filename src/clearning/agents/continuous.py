@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from clearning.agents.learner import ADAM, Learner, averaged_target, descend, masked_loss, target_from
+from clearning.agents.learner import ADAM, Learner, Pace, averaged_target, descend, masked_loss, target_from
 from clearning.config import Config
 from clearning.core.recursions import Rule
 from clearning.types import ActorCritic, Batch, Metrics
@@ -39,7 +39,7 @@ def critic_loss(rule: Rule, network: ActorCritic, mask_reached: bool, x: Batch, 
     return sum(masked_loss(rule, o, target, mask_reached, x) for o in outputs)  # pyright: ignore[reportReturnType]
 
 
-def actor_loss(rule: Rule, network: ActorCritic, config: Config, x: Batch) -> Array:
+def actor_loss(rule: Rule, network: ActorCritic, config: Config, penalty: Any, x: Batch) -> Array:
     """How little C the actor's proposals have at the horizons they are for."""
     outputs, weights, free = network.proposals(x.observation, x.goal, network.backed_up(x.horizon))
     values = outputs
@@ -48,11 +48,11 @@ def actor_loss(rule: Rule, network: ActorCritic, config: Config, x: Batch) -> Ar
     elif config.actor_objective == "log" and rule.link is jax.nn.sigmoid:  # others are no logits
         values = jax.nn.log_sigmoid(outputs)
     # Adam follows the smallest slope to the bounds, whence tanh lets nothing back: a price before tanh does.
-    return config.action_penalty * (free**2).mean() - (weights * values).sum(1).mean()
+    return penalty * (free**2).mean() - (weights * values).sum(1).mean()
 
 
 def update(
-    learner: Learner, batch: Batch, rule: Rule, config: Config, rate: Array, mask_reached: bool
+    learner: Learner, batch: Batch, rule: Rule, config: Config, pace: Pace, mask_reached: bool
 ) -> tuple[Learner, Metrics]:
     """One step of the critics, one of the actor every so often, and of the targets towards both."""
     network = learner.network
@@ -65,16 +65,16 @@ def update(
 
     def loss_of_actor(actor: Any, network: Any) -> Array:
         now = eqx.tree_at(lambda n: n.actor, network, actor)
-        return jax.vmap(lambda x: actor_loss(rule, now, config, x))(batch).mean()
+        return jax.vmap(lambda x: actor_loss(rule, now, config, pace.penalty, x))(batch).mean()
 
     loss, gradient = eqx.filter_value_and_grad(loss_of_critics)(network.critics)
-    critics, critic_optimiser = descend(network.critics, gradient, learner.optimiser[0], rate)
+    critics, critic_optimiser = descend(network.critics, gradient, learner.optimiser[0], pace.rate)
     network = eqx.tree_at(lambda n: n.critics, network, critics)
     updates = learner.updates + 1
 
     def step_actor(actor: Any, optimiser: Any) -> Any:
         gradient = eqx.filter_grad(loss_of_actor)(eqx.combine(actor, rest), network)
-        moved, optimiser = descend(eqx.combine(actor, rest), gradient, optimiser, rate)
+        moved, optimiser = descend(eqx.combine(actor, rest), gradient, optimiser, pace.rate)
         return eqx.filter(moved, eqx.is_array), optimiser
 
     weights, rest = eqx.partition(network.actor, eqx.is_array)

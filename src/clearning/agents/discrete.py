@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from clearning.agents.learner import ADAM, Learner, masked_loss, step_on, target_from
+from clearning.agents.learner import ADAM, Learner, Pace, masked_loss, step_on, target_from
 from clearning.config import Config
 from clearning.core.recursions import Rule
 from clearning.networks.numbered import Supported
@@ -42,8 +42,8 @@ def example_target(rule: Rule, network: Network, target: Network, x: Batch) -> A
 
 
 def update(
-    learner: Learner, batch: Batch, rule: Rule, config: Config, rate: Array, mask_reached: bool
+    learner: Learner, batch: Batch, rule: Rule, config: Config, pace: Pace, mask_reached: bool
 ) -> tuple[Learner, Metrics]:
     """One step of gradient descent on a batch, and of the target towards the network."""
     loss = lambda network, x: example_loss(rule, network, learner.target, mask_reached, x)  # noqa: E731
-    return step_on(learner, loss, batch, config, rate)
+    return step_on(learner, loss, batch, config, pace)

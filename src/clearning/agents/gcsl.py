@@ -3,7 +3,7 @@
 from jax import Array
 
 from clearning.agents.discrete import start
-from clearning.agents.learner import Learner, step_on
+from clearning.agents.learner import Learner, Pace, step_on
 from clearning.config import Config
 from clearning.core.recursions import Rule
 from clearning.types import Batch, Metrics, Network
@@ -18,7 +18,7 @@ def example_loss(rule: Rule, network: Network, x: Batch) -> Array:
 
 
 def update(
-    learner: Learner, batch: Batch, rule: Rule, config: Config, rate: Array, mask_reached: bool
+    learner: Learner, batch: Batch, rule: Rule, config: Config, pace: Pace, mask_reached: bool
 ) -> tuple[Learner, Metrics]:
     """One step of gradient descent on a batch; the target is only the average that may act."""
-    return step_on(learner, lambda network, x: example_loss(rule, network, x), batch, config, rate)
+    return step_on(learner, lambda network, x: example_loss(rule, network, x), batch, config, pace)

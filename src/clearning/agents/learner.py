@@ -1,7 +1,7 @@
 """What the learners share: their state, targets from next values, losses, and averaged targets."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,13 @@ class Learner(eqx.Module):
     target: Any
     optimiser: Any
     updates: Array
+
+
+class Pace(NamedTuple):
+    """What changes along a training."""
+
+    rate: Array  # of learning
+    penalty: Any = 0.0  # the price of an action
 
 
 def target_from(rule: Rule, horizon: Array, next_value: Array, x: Batch) -> Array:
@@ -50,12 +57,12 @@ def masked_loss(rule: Rule, output: Array, target: Array, mask_reached: bool, x:
 
 
 def step_on(
-    learner: Learner, loss: Callable[[Any, Batch], Array], batch: Batch, config: Config, rate: Array
+    learner: Learner, loss: Callable[[Any, Batch], Array], batch: Batch, config: Config, pace: Pace
 ) -> tuple[Learner, Metrics]:
     """One step of the whole network on the mean loss of a batch, and of the target towards the network."""
     mean_loss = lambda network: jax.vmap(lambda x: loss(network, x))(batch).mean()  # noqa: E731
     value, gradient = eqx.filter_value_and_grad(mean_loss)(learner.network)
-    network, optimiser = descend(learner.network, gradient, learner.optimiser, rate)
+    network, optimiser = descend(learner.network, gradient, learner.optimiser, pace.rate)
     updates = learner.updates + 1
     target = averaged_target(network, learner.target, updates, config)
     return Learner(network, target, optimiser, updates), {"loss": value}
