@@ -283,9 +283,9 @@ class Loaders:
         }
         goals |= {name: [3.0, float("nan")] for name in ("steps", "distance", "final_distance")}
         file = self.run / "evaluation.json"
-        text = json.dumps({"agent_written": 1, "goals": mutated(goals, tool)}).encode()
+        text = json.dumps({"agent": "", "found": mutated(goals, tool)}).encode()
         file.write_bytes(mutated_bytes(text, tool) if tool.random() < 0.5 else text)
-        kept = read_json(file).get("goals")
+        kept = read_json(file).get("found")
         if _is_whole(kept):
             np.array(kept["success"], float), np.array(kept["in_paper"], bool), np.array(kept["steps"], float)
 

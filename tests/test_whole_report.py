@@ -5,8 +5,10 @@ while they trained is written into their folders, as an evaluation and a trainin
 """
 
 import csv
+import hashlib
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from clearning.presets import preset
 from clearning.reproduce import reproduce
 from clearning.reproduce.experiments import DISCOUNTS, Run, needed
 from clearning.reproduce.results import Measured
-from clearning.reproduce.runner import place_of
+from clearning.reproduce.runner import place_of, train_missing
 from clearning.runs import RunFolder
 
 SEEDS = (0, 1, 2)
@@ -70,10 +72,10 @@ def write_evaluations(place: RunFolder, method: str) -> None:
         "distance": [STEPS[method] / 2] * 25,
         "final_distance": np.where(reached, 0.1, 4.0).tolist(),
     }
-    written = place.agent_file.stat().st_mtime_ns
+    digest = hashlib.sha256(place.agent_file.read_bytes()).hexdigest()
     for discount in DISCOUNTS if method == "d-learning" else (None,):
         name = "evaluation.json" if discount is None else f"evaluation-{discount:g}.json"
-        write_json(place.path / name, {"agent_written": written, "goals": goals})
+        write_json(place.path / name, {"agent": digest, "found": goals})
 
 
 @pytest.fixture(scope="module")
@@ -238,15 +240,34 @@ def test_a_kept_evaluation_that_is_damaged_or_of_another_agent_is_made_anew(tmp_
     measured = Measured(one, RunFolder(tmp_path))
     right = measured.evaluation()
     file = tmp_path / "evaluation.json"
-    assert len(right["goals"]["success"]) == len(make("mini-maze").test_set().goal)
-    for damaged in ("{", "[]", json.dumps({**right, "goals": []})):
+    kept = json.loads(file.read_text())
+    assert len(right["success"]) == len(make("mini-maze").test_set().goal)
+    for damaged in ("{", "[]", json.dumps({**kept, "found": []})):
         file.write_text(damaged)
         assert measured.evaluation() == right
-    short = {**right["goals"], "steps": right["goals"]["steps"][1:]}
-    write_json(file, {**right, "goals": short})
+    short = {**right, "steps": right["steps"][1:]}
+    write_json(file, {**kept, "found": short})
     assert measured.evaluation() == right
-    write_json(file, {**right, "agent_written": 0})
+    write_json(file, {**kept, "agent": "another", "found": {**right, "steps": [1] * len(right["steps"])}})
     assert measured.evaluation() == right
+
+
+def test_slim_runs_give_the_same_report(report, tmp_path):
+    """What is kept of a run tells all that a report says, without a checkpoint, and is not trained again."""
+    folder = tmp_path / "slim"
+    shutil.copytree(report.folder, folder)
+    reproduce("all", seeds=SEEDS, out=folder, robots="no", train=False, slim=True)
+    assert not [*folder.rglob("checkpoint.safetensors")]
+    # Three methods on the lake and on the car and one on the free car, in two forms each.
+    assert len([*folder.rglob("agent.safetensors")]) == 14
+    shutil.rmtree(folder / "figures")
+    markdown, _ = reproduce("all", seeds=SEEDS, out=folder, robots="no", train=False, slim=True)
+    assert markdown.read_text() == report.text
+    assert {f.name for f in (folder / "figures").iterdir()} == {
+        f.name for f in (report.folder / "figures").iterdir()
+    }
+    lake = [r for r in every_run() if r.world == "frozen-lake"]
+    train_missing(lake, folder / "runs", 1, ("false",))  # would fail if there were anything to train
 
 
 def test_without_robots_to_draw_the_worlds_are_drawn_without_them(tmp_path, monkeypatch):

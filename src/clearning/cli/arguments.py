@@ -249,3 +249,6 @@ class ReproduceArgs:
     """Fetch and Hand: with the paper's budget where gymnasium-robotics is installed, always, or never."""
     train: bool = True
     """Train what is missing; without, the report shows what is there."""
+    slim: bool = False
+    """Keep of each finished run only what the report needs: its outcomes and curves, no checkpoint, and an
+    agent where a figure draws it."""

@@ -144,7 +144,8 @@ def reproduce_command(args: ReproduceArgs) -> None:
     from clearning.reproduce import reproduce
 
     seeds = parse_seeds(args.seeds) if args.seeds else ()
-    for path in reproduce(args.what, seeds, args.budget, args.jobs, args.out, args.robots, args.train):
+    options = (args.budget, args.jobs, args.out, args.robots, args.train, args.slim)
+    for path in reproduce(args.what, seeds, *options):
         print(path)
 
 

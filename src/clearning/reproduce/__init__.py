@@ -34,11 +34,13 @@ def reproduce(
     out: str | Path = "reproduction",
     robots: Literal["auto", "yes", "no"] = "auto",
     train: bool = True,
+    slim: bool = False,
 ) -> tuple[Path, Path]:
     """Train what a table, a figure or all of them need and is not there, and write the report.
 
     Returns the paths of its Markdown and its HTML page; seeds.csv and curves.csv beside them hold the
-    numbers. Without `train`, only what is there is shown.
+    numbers. Without `train`, only what is there is shown. With `slim`, only what a report needs is kept of
+    the finished runs.
     """
     asked = targets(what)
     use = tuple(seeds) or SEEDS[budget]
@@ -63,6 +65,8 @@ def reproduce(
     write_rows(folder / "seeds.csv", results.seeds())
     write_rows(folder / "curves.csv", results.curves())
     pages = write_report(f"Reproduction: {what}", sections, folder)
+    if slim:
+        results.slim()
     if failure:
         raise failure
     return pages

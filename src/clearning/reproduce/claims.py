@@ -7,14 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clearning import plots
 from clearning.core.tabular import optimal_c
-from clearning.envs import FrozenLake, frozen_lake, make
-from clearning.plots.reach import CAR_HORIZONS
-from clearning.presets import preset
+from clearning.envs import FrozenLake
 from clearning.reproduce.experiments import DISCOUNTS, FORMS, METHODS, WORLDS
 from clearning.reproduce.report import Cell, Section, Table, Text
-from clearning.reproduce.results import Contestant, Measured, Results, steps_to
+from clearning.reproduce.results import Contestant, Results, steps_to
 from clearning.reproduce.sections import exact_tolerances, told_apart
 from clearning.reproduce.statistics import ENOUGH_SEEDS
 
@@ -70,21 +67,11 @@ def _count(found: Sequence[bool], form: str, world: str, what: str) -> Finding:
     )
 
 
-def _takes(measured: Measured, horizon: int | None) -> str:
-    """Which way an agent takes over the lake: between the holes, around them, or not to the goal."""
-    ends = frozen_lake.START, frozen_lake.FAR_GOAL
-    way = plots.most_likely_way(measured.agent, FrozenLake(), *ends, horizon)
-    between = ((way[:, 0] == 1) & (way[:, 1] >= 2) & (way[:, 1] <= 4)).any()
-    if tuple(way[-1].astype(int)) != tuple(frozen_lake.FAR_GOAL):
-        return "nowhere"
-    return "direct" if between else "around"
-
-
 def _both_ways(results: Results) -> Iterator[Finding]:
     for form in FORMS:
         runs = results.of("frozen-lake", "c-learning", form)
         if runs:
-            found = [(_takes(m, 6), _takes(m, 24)) == ("direct", "around") for m in runs]
+            found = [(m.way(6), m.way(24)) == ("direct", "around") for m in runs]
             yield _count(found, form, "frozen-lake", "direct with h = 6 and around with h = 24")
 
 
@@ -92,16 +79,15 @@ def _never_around(results: Results) -> Iterator[Finding]:
     for form in FORMS:
         runs = results.of("frozen-lake", "gcsl", form)
         if runs:
-            found = [_takes(m, None) != "around" for m in runs]
+            found = [m.way(None) != "around" for m in runs]
             yield _count(found, form, "frozen-lake", "not around the holes")
 
 
 def _reachability(results: Results) -> Iterator[Finding]:
-    env = make("dubins-car", preset("dubins-reachability").env_options)
     for form in FORMS:
         runs = results.of("dubins-reachability", "c-learning", form)
         if runs:
-            overlap = [list(plots.reachability_overlap(m.agent, env, CAR_HORIZONS).values()) for m in runs]
+            overlap = [m.overlap() for m in runs]
             worst = np.min(overlap, axis=0)
             what = f"IoU with the true set at least {OVERLAP} at every h (worst: {_numbers(worst)})"
             yield _count([min(o) >= OVERLAP for o in overlap], form, "dubins-reachability", what)

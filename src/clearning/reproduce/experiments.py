@@ -72,6 +72,9 @@ NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """The methods that each target shows in each world. `claims` judges by what was trained for the others."""
 
+DRAWN_BY = ("figure-3a", "figure-3b", "figure-3c")
+"""Figures that show an agent itself, not only how it did."""
+
 ONE_FORM = ("naive-q", "uniform-h", "tdm")
 """Methods that exist in the form of one sampled horizon only: they stand beside the paper's form."""
 
@@ -155,6 +158,16 @@ def needed(what: str, seeds: tuple[int, ...], budget: Budget, robots: bool) -> l
 
 def forms_of(method: str) -> tuple[str, ...]:
     return ("paper/",) if method in ONE_FORM else tuple(FORMS)
+
+
+DRAWN = [
+    (world, method, form)
+    for target in DRAWN_BY
+    for world, methods in NEEDS[target].items()
+    for method in methods
+    for form in forms_of(method)
+]
+"""Worlds, methods and forms of which such a figure shows one agent."""
 
 
 def run_of(world: str, method: str, form: str, seed: int, budget: Budget) -> Run:

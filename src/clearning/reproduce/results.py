@@ -1,26 +1,30 @@
-"""What finished runs achieved: evaluated once, kept in the run's folder, and compared goal by goal."""
+"""What finished runs achieved: found out once, kept in the run's folder, and compared goal by goal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from clearning import plots
 from clearning.agent import Agent
+from clearning.envs import FrozenLake, frozen_lake, make
 from clearning.errors import ClearningError
 from clearning.evaluate import evaluate
 from clearning.files import read_json, write_json
+from clearning.plots.reach import CAR_HORIZONS
 from clearning.records import LARGEST_WHOLE
 from clearning.report.evaluation import FINAL_EPISODES
 from clearning.report.opening import closing, open_run
-from clearning.reproduce.experiments import DISCOUNTS, METHODS, ROBOT_STEPS, Run
+from clearning.reproduce.experiments import DISCOUNTS, DRAWN, METHODS, ROBOT_STEPS, Run
 from clearning.reproduce.statistics import Difference, Spread, difference, spread
 from clearning.rollout import Dial
 from clearning.runs import RunFolder
 
 METRICS = ("success", "path", "final_distance")
+WAYS = ("direct", "around", "nowhere")  # over the lake: between the holes, around them, not to the goal
 PATHS = {"dubins-car": "distance"}  # what the paper's path lengths can only be; elsewhere they are steps
 
 
@@ -60,37 +64,100 @@ class Measured:
     def hours(self) -> float:
         return float(self.metrics["seconds"][-1]) / 3600
 
-    def kept_evaluation(self, discount: float | None = None) -> dict[str, Any] | None:
-        """`evaluation`, where it was computed before and the agent is still the same."""
-        try:
-            kept = read_json(self._evaluation_file(discount))
-        except ClearningError:  # not there, or damaged: only a copy of what can be computed again
-            return None
-        written = self.folder.agent_file.stat().st_mtime_ns
-        return kept if kept.get("agent_written") == written and _is_whole(kept.get("goals")) else None
-
-    def _evaluation_file(self, discount: float | None) -> Path:
-        return self.folder.path / f"evaluation{'' if discount is None else f'-{discount:g}'}.json"
-
     def evaluation(self, discount: float | None = None) -> dict[str, Any]:
-        """What came of each test goal, computed once for an agent file."""
-        if kept := self.kept_evaluation(discount):
-            return kept
-        dial = None if discount is None else Dial(discount=discount)
-        agent, dial, env, _ = open_run(self.folder, dial)
-        with closing(env, None):
-            outcome = evaluate(agent.network, env, agent.config, dial, optimum=False, episodes=FINAL_EPISODES)
-        goals = {
-            "in_paper": outcome.in_paper.tolist(),
-            "stratum": outcome.stratum.tolist(),
-            "success": outcome.success.astype(float).tolist(),
-            "steps": outcome.steps.tolist(),
-            "distance": outcome.distance.tolist(),
-            "final_distance": outcome.final_distance.tolist(),
-        }
-        record = {"agent_written": self.folder.agent_file.stat().st_mtime_ns, "goals": goals}
-        write_json(self._evaluation_file(discount), record)
-        return record
+        """What came of each test goal."""
+
+        def run_the_test() -> dict[str, Any]:
+            dial = None if discount is None else Dial(discount=discount)
+            agent, own, env, _ = open_run(self.folder, dial)
+            with closing(env, None):
+                found = evaluate(
+                    agent.network, env, agent.config, own, optimum=False, episodes=FINAL_EPISODES
+                )
+            return {
+                "in_paper": found.in_paper.tolist(),
+                "stratum": found.stratum.tolist(),
+                "success": found.success.astype(float).tolist(),
+                "steps": found.steps.tolist(),
+                "distance": found.distance.tolist(),
+                "final_distance": found.final_distance.tolist(),
+            }
+
+        return self._found_once(_evaluation_name(discount), run_the_test, _is_whole)
+
+    def kept_evaluation(self, discount: float | None = None) -> dict[str, Any] | None:
+        """`evaluation`, where it was found out before and the agent is still the same."""
+        return self._kept(_evaluation_name(discount), _is_whole)
+
+    def way(self, horizon: int | None) -> str:
+        """Which way it takes over the lake."""
+
+        def follow() -> str:
+            ends = frozen_lake.START, frozen_lake.FAR_GOAL
+            way = plots.most_likely_way(self.agent, FrozenLake(), *ends, horizon)
+            between = ((way[:, 0] == 1) & (way[:, 1] >= 2) & (way[:, 1] <= 4)).any()
+            if tuple(way[-1].astype(int)) != tuple(frozen_lake.FAR_GOAL):
+                return "nowhere"
+            return "direct" if between else "around"
+
+        return self._found_once(f"way-{horizon or 'only'}", follow, lambda way: way in WAYS)
+
+    def overlap(self) -> list[float]:
+        """Of the goals that it calls reachable with those that are, for each of the figure's horizons."""
+
+        def compare() -> list[float]:
+            env = make("dubins-car", self.run.config.env_options)
+            return [*plots.reachability_overlap(self.agent, env, CAR_HORIZONS).values()]
+
+        return self._found_once("overlap", compare, _is_overlap)
+
+    def find_out_everything(self) -> None:
+        """Whatever a report may want to know of it."""
+        for discount in DISCOUNTS if self.run.method == "d-learning" else (None,):
+            self.evaluation(discount)
+        if self.run.world == "frozen-lake":
+            for horizon in lake_horizons(self.run.method):
+                self.way(horizon)
+        if self.run.world == "dubins-reachability":
+            self.overlap()
+
+    def _found_once(self, name: str, find: Callable[[], Any], is_valid: Callable[[Any], bool]) -> Any:
+        kept = self._kept(name, is_valid)
+        if kept is None:
+            kept = find()
+            write_json(self.folder.path / f"{name}.json", {"agent": self._digest(), "found": kept})
+        return kept
+
+    def _kept(self, name: str, is_valid: Callable[[Any], bool]) -> Any | None:
+        """What was found out of this agent. Where the agent itself was not kept, it can be of no other."""
+        try:
+            kept = read_json(self.folder.path / f"{name}.json")
+        except ClearningError:  # not there, or damaged: only a copy of what can be found out again
+            return None
+        same = not self.folder.agent_file.exists() or kept.get("agent") == self._digest()
+        return kept.get("found") if same and is_valid(kept.get("found")) else None
+
+    def _digest(self) -> str:
+        return hashlib.sha256(self.folder.agent_file.read_bytes()).hexdigest()
+
+
+def _evaluation_name(discount: float | None) -> str:
+    return f"evaluation{'' if discount is None else f'-{discount:g}'}"
+
+
+def lake_horizons(method: str) -> tuple[int | None, ...]:
+    """The dials at which a method is followed over the lake: in a hurry and with time, where it has one."""
+    return (6, 24) if method == "c-learning" else (None,)
+
+
+def has_ended(folder: RunFolder) -> bool:
+    """Whether a run came to its end; of a slim one, what was found out of it is all there is."""
+    return folder.is_finished() or is_slim(folder)
+
+
+def is_slim(folder: RunFolder) -> bool:
+    evaluated = any((folder.path / f"{_evaluation_name(d)}.json").is_file() for d in (None, *DISCOUNTS))
+    return evaluated and not folder.checkpoint_file.exists()
 
 
 class Results:
@@ -98,7 +165,7 @@ class Results:
 
     def __init__(self, runs: Iterable[Run], stored: dict[str, RunFolder]):
         asked = {run.identity: run for run in runs}
-        there = {i: stored[i] for i in asked if i in stored and stored[i].is_finished()}
+        there = {i: stored[i] for i in asked if i in stored and has_ended(stored[i])}
         self.measured = [Measured(asked[i], folder) for i, folder in there.items()]
 
     def of(self, world: str, method: str, form: str) -> list[Measured]:
@@ -106,6 +173,20 @@ class Results:
         key = (world, method, form)
         mine = [m for m in self.measured if (m.run.world, m.run.method, m.run.form) == key]
         return sorted(mine, key=lambda m: m.run.seed)
+
+    def drawn(self, world: str, method: str, form: str) -> Measured | None:
+        """The run that a figure shows of a method: the first seed whose agent is there."""
+        return next((m for m in self.of(world, method, form) if m.folder.agent_file.exists()), None)
+
+    def slim(self) -> None:
+        """Keep of each run what a report needs: no checkpoint, and an agent only where a figure draws it."""
+        shown = [self.drawn(world, method, form) for world, method, form in DRAWN]
+        for measured in self.measured:
+            if not is_slim(measured.folder):
+                measured.find_out_everything()
+            measured.folder.checkpoint_file.unlink(missing_ok=True)
+            if measured not in shown:
+                measured.folder.agent_file.unlink(missing_ok=True)
 
     def spread(
         self, world: str, who: Contestant, form: str, metric: str, stratum: str = "all"
@@ -134,7 +215,7 @@ class Results:
             {**m.label, "discount": discount, **row}
             for m, discount, found in kept
             if found is not None
-            for row in _by_stratum(found["goals"], m.run.world)
+            for row in _by_stratum(found, m.run.world)
         ]
 
     def curves(self) -> list[dict[str, Any]]:
@@ -150,7 +231,7 @@ class Results:
         return sorted(self.measured, key=lambda m: (m.run.world, m.run.title))
 
     def _goals(self, measured: Measured, who: Contestant) -> dict[str, Any]:
-        return measured.evaluation(who.discount)["goals"]
+        return measured.evaluation(who.discount)
 
 
 def _is_whole(goals: Any) -> bool:
@@ -163,6 +244,12 @@ def _is_whole(goals: Any) -> bool:
     small = lambda v: isinstance(v, int) and abs(v) <= LARGEST_WHOLE  # noqa: E731
     typed = all(isinstance(v, kind) or small(v) for name, kind in kinds.items() for v in goals[name])
     return typed and len(sizes) == 1
+
+
+def _is_overlap(found: Any) -> bool:
+    return (
+        isinstance(found, list) and len(found) == len(CAR_HORIZONS) and all(type(x) is float for x in found)
+    )
 
 
 def _by_goal(goals: dict[str, Any], world: str, metric: str, stratum: str) -> np.ndarray:

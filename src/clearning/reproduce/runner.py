@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from clearning.errors import ClearningError, UsageError
 from clearning.lock import locked
 from clearning.reproduce.experiments import Run, identity
+from clearning.reproduce.results import has_ended
 from clearning.runs import RunFolder
 from clearning.training import Interrupted, catch_signals
 
@@ -39,7 +40,7 @@ def stored_runs(folder: Path) -> dict[str, RunFolder]:
         run = RunFolder(file.parent)
         try:
             config, seed, _ = run.read()
-            run.is_finished()  # a damaged checkpoint is told of here, and stops no other run
+            has_ended(run)  # a damaged checkpoint is told of here, and stops no other run
         except ClearningError as error:
             print(f"clearning: passed over: {error}", file=sys.stderr)
             continue
@@ -82,7 +83,7 @@ def train_missing(runs: Sequence[Run], folder: Path, jobs: int, python: Sequence
 
 
 def _finished(stored: RunFolder | None) -> bool:
-    return stored is not None and stored.is_finished()
+    return stored is not None and has_ended(stored)
 
 
 def _work_through(

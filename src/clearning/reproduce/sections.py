@@ -27,7 +27,7 @@ from clearning.reproduce.experiments import (
     robots_installed,
 )
 from clearning.reproduce.report import Block, Cell, Picture, Section, Table, Text
-from clearning.reproduce.results import Contestant, Results
+from clearning.reproduce.results import Contestant, Results, lake_horizons
 from clearning.reproduce.statistics import Difference, Spread, best_or_near
 
 STRATA = ("easy", "medium", "hard", "all")
@@ -235,8 +235,8 @@ def figure_3a(results: Results, figures: Path) -> Section:
     for form, name in FORMS.items():
         panels = []
         for method in NEEDS["figure-3a"]["frozen-lake"]:
-            for m in results.of("frozen-lake", method, form)[:1]:
-                horizons = (6, 24) if method == "c-learning" else (None,)
+            if m := results.drawn("frozen-lake", method, form):
+                horizons = lake_horizons(method)
                 panels += [(METHODS[method] + (f"\nh = {h}" if h else ""), m.agent, h) for h in horizons]
         if panels:
             figure = plots.compare_lake_ways(panels, FrozenLake())
@@ -251,13 +251,12 @@ def figure_3b(results: Results, figures: Path) -> Section:
     section, rows = Section("Figure 3b: reachability of Dubins' car"), []
     env = make("dubins-car", preset("dubins-reachability").env_options)
     for form, name in FORMS.items():
-        for i, m in enumerate(results.of("dubins-reachability", "c-learning", form)):
-            overlap = plots.reachability_overlap(m.agent, env, CAR_HORIZONS)
-            rows.append([f"ours, {name}", str(m.run.seed), *(f"{v:.3f}" for v in overlap.values())])
-            if i == 0:
-                file = figures / f"figure-3b-{_slug(name)}.png"
-                figure = plots.heat_maps(m.agent, env)
-                section.blocks.append(_picture(figure, file, f"Ours, {name}, first seed"))
+        for m in results.of("dubins-reachability", "c-learning", form):
+            rows.append([f"ours, {name}", str(m.run.seed), *(f"{v:.3f}" for v in m.overlap())])
+        if shown := results.drawn("dubins-reachability", "c-learning", form):
+            file = figures / f"figure-3b-{_slug(name)}.png"
+            figure = plots.heat_maps(shown.agent, env)
+            section.blocks.append(_picture(figure, file, f"Ours, {name}, first seed"))
     if rows:
         everything = plots.reachable_share(env, CAR_HORIZONS)
         rows.append(["all goals called reachable", NOTHING, *(f"{v:.3f}" for v in everything.values())])
@@ -272,7 +271,7 @@ def figure_3c(results: Results, figures: Path) -> Section:
     for form, name in FORMS.items():
         agents = {}
         for method in NEEDS["figure-3c"]["dubins-car"]:
-            for m in results.of("dubins-car", method, form)[:1]:
+            if m := results.drawn("dubins-car", method, form):
                 agents[METHODS[method]] = m.agent
         if agents:
             figure = plots.compare_trajectories(agents, make("dubins-car"))
