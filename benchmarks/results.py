@@ -2,8 +2,9 @@
 
     python benchmarks/results.py [PRESET ...] [--jobs 2] [--runs runs/results] [--report-only]
 
-Finished runs are kept and interrupted ones resumed, so it can be stopped and started again. Everything in
-results/ is made here; nothing is edited by hand.
+Finished runs are kept and interrupted ones resumed, so it can be stopped and started again. Seeds that were
+measured before, maybe on another machine, stay in the tables as long as the preset is the same. All numbers
+in results/ are made here; what was tried on the way is told in results_notes.md.
 """
 
 import argparse
@@ -13,20 +14,24 @@ import queue
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clearning.agent import Agent
 from clearning.agents.discrete import start
 from clearning.buffer import init
+from clearning.config import config_from_dict
 from clearning.envs import CatAndMouse, DubinsCar, FrozenLake, cat_and_mouse, make
 from clearning.evaluate import c_error, counted_c, learned_c, over_seeds, run_horizons
 from clearning.networks import build_network
 from clearning.plots import plot_run, reachability_overlap
 from clearning.plots.reach import CAR_HORIZONS
+from clearning.presets import preset
 from clearning.report.evaluation import evaluate_pair, evaluate_run
 from clearning.report.tables import paper_results
 from clearning.rollout import Dial
@@ -50,92 +55,7 @@ SEEDS = {
 }
 CAT_HORIZONS = (5, 6, 7, 8, 9, 10, 12)
 MARKS = (0.9, 0.95, 0.98)  # of success on a robot: the tables say after how many steps each was first met
-CAVEATS = """\
-## How these came about
-
-1. The settings of our presets were chosen while looking at the same test goals that the tables report:
-   there is no held-out set. Voting (`vote = 2` on the car) was picked from 18 ways of acting (two
-   alphas, nine votes) tried on the 192 test goals with one trained network; the five seeds above were
-   then trained anew with it.
-2. Presets trained and dropped. Car: 500 episodes with goals from the whole box, 96.35 % (seed 0); 800
-   episodes with alpha 0.5 and no voting, 97.40 % (seed 0); each seed 1 was stopped unfinished. Maze (on
-   all 515 goals): 180 episodes, 99.61, 99.42 and 97.86 % (seeds 2, 3, 4); 300 episodes with 30 % random
-   goals, 99.81, 99.81, 99.61 and 100 % (seeds 0 to 3), and with the least reached of four goals as well,
-   99.61 % (seed 2). Lake: collecting at alpha 0.8, mean error 0.042 and 0.033 (seeds 0, 1), h = 6 at 0.03
-   in seed 0; a random dial per episode, 0.034 and 0.035 (seeds 0, 1); episodes of 100 steps, 0.044
-   (seed 0); any goal and a 128-128 network, 0.040, 0.034, 0.032, 0.033 and 0.040 (seeds 0 to 4); the
-   present preset without its final updates, 0.0319 and 0.0331 (seeds 0, 1). Shorter trials with other
-   settings came before these.
-3. The lake's way of collecting was chosen in a simulation that acts on the exact C* and measures the error
-   of dynamic programming on the counts (20 simulated trainings each, standard error of the mean up to
-   0.001): half random, 0.028; the least reached of 2 and of 4 goals with the least tried action in place of
-   a random one, 0.026 and 0.0245; of 4 goals with random actions (taken), 0.025; the same with 0.4 random,
-   0.026, and with alpha 0.99, 0.026; the least tried action with 0.7 random, 0.026; with alpha 0.99 and
-   0.3, 0.4 or 0.5 random, 0.025, 0.023, 0.025. With fewer simulated trainings: all random, 0.028; the least
-   reached of 10 or 40 goals, 0.024 to 0.030; never a hole as one of the candidates, 0.022 to 0.025. The
-   network was chosen on one such data set (counts: 0.0261): 128-128, 0.0309; without layer normalisation,
-   0.0329; 64-64, 0.0345; relative inputs, 0.0350; 512, 0.0327; batches of 512, 0.0299; 256-256 (taken),
-   0.0291, with a learning rate of 1e-3, 0.0303. On the data of one training (seed 1), an indicator for each
-   pair of coordinates as well gave 0.0357 where the present inputs gave 0.0298; going on for 60 rounds of
-   updates gave 0.0304 and 0.0303 (learning rates 1e-3 and 3e-3), for 120 rounds 0.0288, which led to the
-   final updates. They helped seed 1, on which they were chosen, and not seed 0.
-4. The runs of `paper/dubins-car` and `paper/mini-maze` were made before changes that draw random numbers in
-   another order (and, for `paper/dubins-car`, before a setting was renamed: its entry was removed from
-   those configs by a script). The commands give the same method and settings on the present code, not the
-   same bits. All runs but those of `dubins-car`, `stochastic-maze` and cat and mouse are older than the way
-   in which batches are drawn now (one hash for each number instead of four): again the same method and
-   settings, and other bits. `dubins-car` was trained before and after that; the table shows the later runs.
-   Before, seeds 0 to 5 gave 100, 99.48, 99.48, 100, 98.44 and 98.96 %: 0.85 % more on average, which is 1.7
-   standard errors. The bits depend on the number of threads too: `make demo` trains seed 0 on both cores, and
-   gave 96.88 % there.
-5. `paper/frozen-lake` follows the paper's numbers; the paper trained it for its figure 3a and gives no
-   success rates. With so few updates of so small a network two of the three seeds did not find most goals.
-6. Robots, single trials on the way to the present presets, seed 0 unless said, success on 100 test
-   episodes. FetchReach, the actor following logits: 100 % at 663 steps, 98 % at 4,000; with an action
-   penalty of 0.2, 100 % at 1,002 and 4,011 steps, and 83 % at 4,008 in seed 1; following log C, seed 1:
-   100 % at each evaluation from 506 to 3,502 steps; with a 128-128 network, a penalty of 0.1 before tanh
-   and 80 % hindsight goals, 100 % at each evaluation from 1,028 to 4,032 steps (seeds 0, 1).
-   FetchPickAndPlace, following logits, 80 % hindsight: 4 % at 40,000 steps, 20 % at 60,000, 38 % at
-   100,000, 49 % at 170,000, 42 % at 210,000, then stopped. FetchPush, 8 % (the share reached at reset)
-   when it was stopped: at 23,000 steps with batches of 512, at 14,000 with pairs drawn anew, at 27,000
-   with an action penalty of 0.2 and 20 % random goals, at 39,000 following log C, at 9,500 following C,
-   at 33,000 following C with a penalty of 0.01 before tanh, at 22,000 following log C with a penalty of
-   0.1 and half of the episodes at the frontier. With 30 % of the goals what the episode was after and 30
-   % what another was after as well, and one update per step: the present preset. The same with one update
-   for two steps and the rate held until the last fifth, as the other robots have: 73 % at 50,000, 82, 83,
-   92, 92 and 88 % at 60,000 to 100,000. Chosen before that on 400 random episodes and 4,000 updates, by
-   the share of 64 episodes in which the block was moved (9 % at random): following C with a penalty of
-   0.01, 22 %, with 4 tries for a pair instead of 16, 2 %, with 40 % random goals, 8 %, with a penalty of
-   0.03, 22 % (log C); logits 0 %, with a penalty of 0.1, 3 % at 2,000 updates; log C with a penalty of
-   0.1, 23 %, of 0.3, 19 %; log C with 50 % random goals (40 % hindsight), 25 %, with 70 % (20 %), 9 % at
-   2,000 updates. Cat and mouse, seed 0, success below the optimum: two critics, 16 heads following log C,
-   0.04 to 0.36 (h = 12, 8); one critic, 12 horizons, 0.02 to 0.30 (h = 12, 6); following C, 0.05 to 0.15
-   (h = 12, 6); with twice the updates (8,000 episodes, two layers of 128), 0.03 to 0.10; with four times
-   the episodes, a third of the way, 0.05 to 0.23 below. There, the best of 64 actions by the critic in
-   place of the actor's gave 0.04 to 0.18 below: the critic was not sharp enough. With batches of 256 and
-   nearer goals (`goal_nearness = 1.5`), C of the start is within 0.01 to 0.09 of the exact one at h = 6 to
-   12 instead of 0.03 to 0.13, but too high at h = 6, and success 0.05 to 0.17 below; with 20,000 episodes,
-   three updates for each, `goal_nearness = 0.75` and 6 heads, success is what C says, within 0.04, and 0.02
-   to 0.24 below the optimum (h = 12, 7). Horizons that vote on the head are worse everywhere. After 1,500
-   episodes, the mean error of max C at h = 1 was 0.29 without and 0.15 with near goals, learned waves in
-   front of the network made it 0.51.
-   With 48 actions in every direction beside the heads', in the targets and when acting, 20,000 episodes of
-   three updates and `goal_nearness = 1`, C of the start is within 0.02 of the exact one, and success 0.01 to
-   0.11 below (h = 9, 7); the goal's position in units of a move as well, 0.01 to 0.08; 40,000 episodes of two
-   updates, 0.01 to 0.07; with 20 such actions and layers of 192-192, 0.01 to 0.07, of 128-128-128, 0.01 to
-   0.05, and the same network choosing from 100 when acting, 0.01 to 0.04 at each h from 5 to 12: the
-   present preset. These figures are exact: moves are certain, so the success of a way is the product of its
-   risks evaded. The tables' are of 1,000 episodes. Seed 3 was trained too and is not in the table yet: its
-   exact success is 0.01 to 0.03 below at each h from 5 to 12. Seed 2 was stopped at a twelfth of its
-   training, for want of time, and seed 4 was not begun.
-   FetchPush and FetchPickAndPlace: settings were chosen on seed 0 alone. Seed 0 of
-   FetchPush was stopped at 66,000 steps and resumed, with another number of threads, and saved twice as
-   often as the others (for the figure, two entries of its config that change nothing it learns,
-   checkpoint_every and a decay_at that its rate does not use, were set to those of the others); seed 1
-   was stopped at 16,000 and resumed. FetchPickAndPlace has two finished seeds. Each had one core, shared
-   with other work. PointMaze: the first trial of 128-128-128 networks and 400,000 steps became the
-   preset, and is its seed 0. The agent of FetchPickAndPlace is in `agents/`: `clearning.load` reads it.
-"""
+NOTES = Path(__file__).with_name("results_notes.md")
 PAPER_SUCCESS = {"dubins-car": 0.8615, "mini-maze": 0.8689}
 RESULTS = Path("results")
 INTRODUCTION = """\
@@ -223,7 +143,7 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
 
 def past_the_cat(agent: Agent, env: CatAndMouse) -> dict[str, dict[str, float | None]]:
     """Success beside the exact optimum, and the closest approach of the successful, by horizon."""
-    test, count = env.test_set(), 10_000
+    test, count = env.test_set(), 2_000
     state, goal = np.repeat(test.state, count, 0), np.repeat(test.goal, count, 0)
     exact = cat_and_mouse.exact_success(cat_and_mouse.START, cat_and_mouse.GOAL, max(CAT_HORIZONS))
     found = {}
@@ -258,22 +178,66 @@ def write_results(presets: list[str], runs: Path) -> None:
         if not folders:
             continue
         flat = name.replace("/", "-")
+        before = kept(name)
+        measured = before.runs | {s: measure(name, s, f) for s, f in folders.items()}
+        seeds = sorted(measured)
         record = {
             "preset": name,
-            "command": f"clearning train {name} --seeds {min(folders)}-{max(folders)}",
+            "command": f"clearning train {name} --seeds {seeds[0]}-{seeds[-1]}",
             "versions": json.loads((next(iter(folders.values())).path / "versions.json").read_text()),
             "evaluated_with": versions(),
-            "runs": [measure(name, s, f) for s, f in folders.items()],
+            "config": asdict(preset(name)),
+            "runs": [measured[s] for s in seeds],
         }
         (RESULTS / f"{flat}.json").write_text(json.dumps(record, indent=1) + "\n")
-        lines = [f.metrics_file.read_text().splitlines() for f in folders.values()]
-        rows = [f"{s},{row}" for s, table in zip(folders, lines, strict=True) for row in table[1:]]
-        (RESULTS / f"{flat}-curves.csv").write_text("\n".join([f"seed,{lines[0][0]}", *rows]) + "\n")
-        figures = RESULTS / "figures" / flat
-        shutil.rmtree(figures, ignore_errors=True)
-        plot_run(runs / name, figures)
+        curves = before.curves | {s: f.metrics_file.read_text() for s, f in folders.items()}
+        rows = [f"{s},{row}" for s in seeds for row in curves[s].splitlines()[1:]]
+        header = curves[seeds[0]].splitlines()[0]
+        (RESULTS / f"{flat}-curves.csv").write_text("\n".join([f"seed,{header}", *rows]) + "\n")
+        draw(name, folders, curves, RESULTS / "figures" / flat)
         print(f"wrote {RESULTS / flat}.json", flush=True)
     (RESULTS / "README.md").write_text(page())
+
+
+class Kept(NamedTuple):
+    """Seeds that were measured before: what was found, and metrics.csv as it was."""
+
+    runs: dict[int, dict[str, Any]]
+    curves: dict[int, str]
+
+
+def kept(name: str) -> Kept:
+    """What results/ has of a preset, if the preset is still what it was."""
+    flat = name.replace("/", "-")
+    file = RESULTS / f"{flat}.json"
+    if not file.exists():
+        return Kept({}, {})
+    record = json.loads(file.read_text())
+    now = preset(name)
+    if replace(config_from_dict(record["config"]), processes=now.processes) != now:
+        return Kept({}, {})
+    curves: dict[int, str] = {}
+    header, *rows = (RESULTS / f"{flat}-curves.csv").read_text().splitlines()
+    for row in rows:
+        seed, _, values = row.partition(",")
+        curves.setdefault(int(seed), header.removeprefix("seed,") + "\n")
+        curves[int(seed)] += values + "\n"
+    return Kept({run["seed"]: run for run in record["runs"]}, curves)
+
+
+def draw(name: str, folders: dict[int, RunFolder], curves: dict[int, str], out: Path) -> None:
+    """Figures of all seeds; those whose folders are gone have their curves at least."""
+    shutil.rmtree(out, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as place:
+        for seed, metrics in curves.items():
+            here = Path(place) / f"seed-{seed}"
+            if seed in folders:
+                here.symlink_to(folders[seed].path.absolute())
+                continue
+            gone = RunFolder(here)
+            gone.create(next(iter(folders.values())).read()[0], seed, name, {})
+            gone.metrics_file.write_text(metrics)
+        plot_run(place, out)
 
 
 def page() -> str:
@@ -335,7 +299,7 @@ def page() -> str:
         flat = record["preset"].replace("/", "-")
         figures = sorted((RESULTS / "figures" / flat).glob("*.png"))
         parts += [f"![{record['preset']}: {p.stem}](figures/{flat}/{p.name})" for p in figures] + [""]
-    return "\n".join([*parts, CAVEATS])
+    return "\n".join([*parts, NOTES.read_text()])
 
 
 def _by_horizon(runs: list[dict[str, Any]]) -> list[str]:

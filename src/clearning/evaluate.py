@@ -19,6 +19,7 @@ from clearning.core.tabular import FiniteMDP, estimate_mdp, optimal_c
 from clearning.envs.external import ExternalEnv
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.envs.testset import TestSet
+from clearning.networks.layers import ROWS
 from clearning.rollout import Dial, batched_policy, collect, collect_external, dial_policy, training_starts
 from clearning.types import EnvSpec, Episodes, norm_distance
 
@@ -116,11 +117,22 @@ def run_horizons(
     network: Any, env: Any, seed: int, state: Any, goal: np.ndarray, horizons: Sequence[int]
 ) -> Iterator[Episodes]:
     """`run_episodes` for many fixed horizons counted down, compiled once: the longest serves for all."""
-    state = jax.tree.map(jnp.asarray, state)
-    key = jax.random.key(seed)
+    portion = len(goal)
+    if env.spec.continuous:  # each proposed action is a row of its own
+        proposed = eqx.filter_eval_shape(network.curve, jnp.zeros(env.spec.observation_size), goal[0])
+        portion = max(ROWS // len(proposed), 1)
+    parts = [slice(at, at + portion) for at in range(0, len(goal), portion)]
+    base = jax.random.key(seed)
+
+    def run(part: int, h: int) -> Episodes:
+        key = jax.random.fold_in(base, part) if part else base
+        starts, goals = jax.tree.map(lambda x: jnp.asarray(x[parts[part]]), (state, goal))
+        return _counted_down(network, env, key, starts, goals, jnp.int32(h), max(horizons))
+
     for h in horizons:
-        ran = _counted_down(network, env, key, state, jnp.asarray(goal), jnp.int32(h), max(horizons))
-        yield first_steps(ran, h)
+        ran = [run(part, h) for part in range(len(parts))]
+        whole = Episodes(*(np.concatenate(x) for x in zip(*ran, strict=True)))  # pyright: ignore[reportArgumentType]
+        yield first_steps(whole, h)
 
 
 def first_steps(episodes: Episodes, horizon: int) -> Episodes:

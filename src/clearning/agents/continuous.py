@@ -10,11 +10,8 @@ from jax import Array
 from clearning.agents.learner import ADAM, Learner, Pace, averaged_target, descend, masked_loss, target_from
 from clearning.config import Config
 from clearning.core.recursions import Rule
+from clearning.networks.layers import ROWS
 from clearning.types import ActorCritic, Batch, Metrics
-
-ROWS = 3072
-"""Pairs of a state and a proposed action that go through a critic at a time, for the targets. From some
-4,000 on XLA takes three times as long for each."""
 
 
 def start(network: Any) -> Learner:

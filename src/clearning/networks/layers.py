@@ -8,6 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 GROUPS = PLANES = 4  # of a min-max network
+ROWS = 3072
+"""How many proposed actions, over all examples, should go through a critic at a time: from some 4,000 on XLA
+takes three times as long for each."""
 
 
 class MLP(eqx.Module):

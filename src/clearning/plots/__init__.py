@@ -66,19 +66,20 @@ __all__ = [
 def plot_run(run: str | Path, out: str | Path | None = None) -> list[Path]:
     """Write every figure that makes sense for a run, or for a folder of seeds; returns their paths.
 
-    Figures of a single agent show the first seed's. Without `out` they go to `figures` inside the folder.
+    Figures of a single agent show the first one that is there. Without `out` they go to `figures` inside the
+    folder.
     """
     folders = run_folders(run)
     config, record = shared_config(folders)
     path = Path(out) if out else Path(run) / "figures"
     with styled():
         drawn = {"learning_curves": learning_curves(folders)}
-        agent_file = folders[0].agent_file
+        whole = next((f for f in folders if f.agent_file.is_file()), None)
         # Maps and exact answers need our environments; a network of one's own cannot be built from here.
         ours = config.env in ENVIRONMENTS and not record.get("custom_env")
-        if ours and not record.get("custom_network") and agent_file.is_file():
-            agent, env = Agent.load(agent_file), make(config.env, config.env_options)
-            folders[0].refuse_changed_spaces(env.spec)
+        if ours and not record.get("custom_network") and whole:
+            agent, env = Agent.load(whole.agent_file), make(config.env, config.env_options)
+            whole.refuse_changed_spaces(env.spec)
             drawn |= agent_figures(agent, env)
         return [save(figure, path / f"{name}.png") for name, figure in drawn.items()]
 
