@@ -154,15 +154,47 @@ def independent_rewards(env: gymnasium.Env[Any, Any], probe: Probe) -> Callable[
     """compute_reward over batches, or pair by pair where a batch of one pair fails.
 
     HandManipulatePen's does: it mixes the rows of a batch up (gymnasium-robotics 1.4.2) and is right for
-    single pairs only.
+    single pairs only, which takes a hundred times as long. A way around is taken where it gives the same.
     """
     batched = rewards_of(env)
     try:
         batched(probe.desired[:1], probe.desired[:1])
+        return batched
     except Exception:
         compute = env.get_wrapper_attr("compute_reward")
-        return lambda a, g: np.array([compute(x, y, {}) for x, y in zip(a, g, strict=True)])
-    return batched
+    one_by_one = lambda a, g: np.array([compute(x, y, {}) for x, y in zip(a, g, strict=True)])  # noqa: E731
+    around = _rewards_turned_alike(env, batched)
+    if around is None:
+        return one_by_one
+    # Goals beside themselves, from near enough to too far, and what was really shown.
+    rng = np.random.default_rng(0)
+    apart = np.geomspace(1e-3, 1, len(probe.desired))[:, None] * rng.normal(size=probe.desired.shape)
+    achieved = np.concatenate([probe.achieved, probe.desired + apart.astype(np.float32)])
+    goal = np.concatenate([probe.desired, probe.desired])
+    return around if np.array_equal(around(achieved, goal), one_by_one(achieved, goal)) else one_by_one
+
+
+def _rewards_turned_alike(env: gymnasium.Env[Any, Any], batched: Callable) -> Callable | None:
+    """Rewards of batches from a hand of gymnasium-robotics that leaves the turn around z out of account.
+
+    It gives the two rotations of a pair the same turn, and this is what mixes rows up. Done here before, and
+    with that switched off, the rest of its check does take batches.
+    """
+    hand: Any = env.unwrapped
+    if not getattr(hand, "ignore_z_target_rotation", False):
+        return None  # something else mixes its rows up
+    from gymnasium_robotics.utils.rotations import euler2quat, quat2euler
+
+    def rewards(achieved: Any, goal: Any) -> np.ndarray:
+        angles = quat2euler(achieved[..., 3:])
+        angles[..., 2] = quat2euler(goal[..., 3:])[..., 2]
+        hand.ignore_z_target_rotation = False
+        try:
+            return batched(np.concatenate([achieved[..., :3], euler2quat(angles)], -1), goal)
+        finally:
+            hand.ignore_z_target_rotation = True
+
+    return rewards
 
 
 def reward_objection(rewards: Callable[[Any, Any], np.ndarray], probe: Probe) -> str | None:
