@@ -421,7 +421,7 @@ def test_the_pen_is_checked_in_batches_and_as_single_pairs_would_be(monkeypatch)
     alone = env.env.get_wrapper_attr("compute_reward")
     rng = np.random.default_rng(1)
     goal = np.stack([env.env.reset(seed=s)[0]["desired_goal"] for s in range(50)]).astype(np.float32)
-    # A full turn around the pen's own axis does not matter, so such pairs are among those that count as there.
+    # A turn around the pen's own axis does not matter: such pairs are among those that count as there.
     turned = goal.copy()
     turned[25:, 3:] = quaternion_product(turned[25:, 3:], [np.cos(1.0), 0, 0, np.sin(1.0)])
     achieved = turned + (0.03 * rng.normal(size=goal.shape)).astype(np.float32)
