@@ -9,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clearning.agents.continuous import actor_loss, critic_loss, example_target, start, update
+from clearning.agents.continuous import (
+    actor_loss,
+    critic_loss,
+    example_target,
+    objective,
+    start,
+    update,
+)
 from clearning.agents.learner import Pace
 from clearning.config import Config
 from clearning.core.recursions import C_RULE, NAIVE_RULE, TDM_RULE, cost_rule, rule_for, steps_to_go
@@ -134,6 +141,28 @@ def test_what_is_sure_already_does_not_move_the_actor():
     assert slope("log", -9.0) > 0.99
     assert slope("logit", 9.0) == pytest.approx(1.0)
     assert slope("value", -9.0) < 1e-3
+    assert slope("log-mean", 9.0) < 1e-3
+    assert slope("log-mean", -9.0) > 0.99
+
+
+def test_the_logarithm_of_a_mean_does_not_prefer_haste():
+    """Where an early horizon is hopeless, log C pulls hardest there; the mean counts all of them alike."""
+    network = Stub(jnp.asarray(logit(PROBABILITIES)))
+    config = replace(CONFIG, actor_objective="log-mean")
+    own = (np.log(PROBABILITIES[0, 0, 0]) + np.log(PROBABILITIES[0, 1, 1:].mean())) / 2
+    assert float(actor_loss(C_RULE, network, config, 0.0, example())) == pytest.approx(-own, rel=1e-5)
+
+    def pull(name: str) -> np.ndarray:
+        """How much more is gained by raising C at an early horizon, where it is 0.01, than at a late one."""
+        outputs, weights = jnp.asarray(logit(np.array([[0.01, 0.5]]))), jnp.array([[0.5, 0.5]])
+        slopes = jax.grad(
+            lambda x: objective(C_RULE, replace(config, actor_objective=name), x, weights).sum()
+        )
+        per_probability = slopes(outputs)[0] / np.array([0.01 * 0.99, 0.5 * 0.5])
+        return per_probability[0] / per_probability[1]
+
+    assert pull("log") == pytest.approx(50, rel=1e-3)
+    assert pull("log-mean") == pytest.approx(1, rel=1e-3)
 
 
 @pytest.mark.parametrize(("heads", "parts"), [(1, [4]), (2, [2, 2]), (4, [1, 1, 1, 1])])

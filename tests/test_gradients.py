@@ -96,6 +96,7 @@ NUMBERED = [
 ]
 CONTINUOUS = [
     config_of("c-learning", actor_objective="log", action_penalty=0.3, actor_heads=2),
+    config_of("c-learning", actor_objective="log-mean", actor_heads=2),
     config_of("c-learning", SAMPLED, actor_objective="value"),
     config_of("a-learning", actor_objective="logit"),
     config_of("td3", action_penalty=0.3),
@@ -104,7 +105,8 @@ CONTINUOUS = [
 
 
 def name(config: Config) -> str:
-    return f"{config.method}, {config.form}{', monotone' if config.monotone else ''}"
+    kind = f"{config.method}, {config.form}{', monotone' if config.monotone else ''}"
+    return f"{kind}, {config.actor_objective}"
 
 
 @pytest.mark.parametrize("config", NUMBERED, ids=name)

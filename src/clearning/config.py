@@ -137,7 +137,7 @@ class Config:
     """Which weights a trained agent acts with: the last ones, or the averaged target's."""
     actor_delay: int = 2
     """Continuous actions: updates of the critics for one of the actor."""
-    actor_objective: Literal["log", "logit", "value"] = "log"
+    actor_objective: Literal["log", "log-mean", "logit", "value"] = "log"
     """Continuous actions: what the actor maximises, the logarithm of the probability, which neither vanishes
     where it is small nor grows where it is sure, the critic's output as it is, or the probability itself."""
     action_penalty: float = 0.0

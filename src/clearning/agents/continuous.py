@@ -39,13 +39,21 @@ def critic_loss(rule: Rule, network: ActorCritic, mask_reached: bool, x: Batch, 
 def actor_loss(rule: Rule, network: ActorCritic, config: Config, penalty: Any, x: Batch) -> Array:
     """How little C the actor's proposals have at the horizons they are for."""
     outputs, weights, free = network.proposals(x.observation, x.goal, network.backed_up(x.horizon))
-    values = outputs
-    if config.actor_objective == "value":
-        values = rule.link(outputs)
-    elif config.actor_objective == "log" and rule.link is jax.nn.sigmoid:  # others are no logits
-        values = jax.nn.log_sigmoid(outputs)
     # Adam follows the smallest slope to the bounds, whence tanh lets nothing back: a price before tanh does.
-    return penalty * (free**2).mean() - (weights * values).sum(1).mean()
+    return penalty * (free**2).mean() - objective(rule, config, outputs, weights).mean()
+
+
+def objective(rule: Rule, config: Config, outputs: Array, weights: Array) -> Array:
+    """What each proposal is to maximise, (proposals,), from its outputs at the horizons that it is for."""
+    name = config.actor_objective
+    if name == "value":
+        outputs = rule.link(outputs)
+    elif rule.link is jax.nn.sigmoid:  # others are no logits
+        if name == "log-mean":
+            return jax.nn.logsumexp(jax.nn.log_sigmoid(outputs), 1, weights)
+        if name == "log":
+            outputs = jax.nn.log_sigmoid(outputs)
+    return (weights * outputs).sum(1)
 
 
 def update(
