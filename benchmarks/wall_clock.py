@@ -62,8 +62,14 @@ def ours(name: str, seed: int) -> Reached:
 
     callbacks = clearning.Callbacks(after_episode=after_episode, after_evaluation=after_evaluation)
     with contextlib.suppress(clearning.ClearningError):  # stopping at the mark
-        settings = {"evaluate_every": TASKS[name].every, "test_episodes": TEST}
-        clearning.train(name, seed=seed, callbacks=callbacks, quiet=True, **settings)
+        clearning.train(
+            name,
+            seed=seed,
+            callbacks=callbacks,
+            quiet=True,
+            evaluate_every=TASKS[name].every,
+            test_episodes=TEST,
+        )
     return found
 
 
