@@ -136,6 +136,14 @@ def test_tables_give_what_came_of_the_papers_goals(report):
     assert seeds == [["25.00, 25.00, 25.00", r"25.00 \[25.00, 25.00\]"]]
 
 
+def test_tables_say_how_soon_each_method_has_what_the_papers_has(report):
+    # All is learned after 1,000 steps, of GCSL half after 3,000, and in proportion before.
+    steps, ratio = report.rows("Table 3", "C-learning", "ours, all horizons")[-1]
+    assert (float(steps), ratio) == (pytest.approx(861.5, abs=11), "1.00")
+    other = report.rows("Table 3", "GCSL", "ours, paper's form")[-1]
+    assert other == ["not within 4,000", f"over {4000 / float(steps):.2f}"]
+
+
 def test_methods_are_told_apart_goal_by_goal(report):
     ((success, told, path, shorter),) = report.rows("Table 2", "GCSL", "all horizons")
     low, high = map(float, re.fullmatch(r"\+50\.00 \\\[\+([\d.]+), \+([\d.]+)\\\]", success).groups())

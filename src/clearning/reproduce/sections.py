@@ -27,7 +27,7 @@ from clearning.reproduce.experiments import (
     robots_installed,
 )
 from clearning.reproduce.report import Block, Cell, Picture, Section, Table, Text
-from clearning.reproduce.results import Contestant, Results, lake_horizons
+from clearning.reproduce.results import Contestant, Results, lake_horizons, steps_to
 from clearning.reproduce.statistics import Difference, Spread, best_or_near
 
 STRATA = ("easy", "medium", "hard", "all")
@@ -63,9 +63,36 @@ def by_difficulty(title: str, world: str, contestants: Sequence[Contestant]) -> 
 
     def table(results: Results, figures: Path) -> Section:
         blocks = comparison(results, world, contestants, STRATA)
-        return Section(title, [Text(_unit(world)), *blocks, Text(BOLD)])
+        soon = steps_to_the_papers(results, world, [who.method for who in contestants])
+        return Section(title, [Text(_unit(world)), *blocks, Text(BOLD), *soon])
 
     return table
+
+
+def steps_to_the_papers(results: Results, world: str, methods: Sequence[str]) -> list[Block]:
+    """After how many environment steps each method has what the paper's C-learning ends with."""
+    percent = paper_results()[world]["c-learning"]["success"]["all"][0]
+    found = {
+        (method, form): (runs, steps_to(runs, percent / 100))
+        for method in dict.fromkeys(methods)
+        for form in FORMS
+        if (runs := results.of(world, method, form))
+    }
+    _, first = found.get(("c-learning", ""), ((), None))
+    rows = []
+    for (method, form), (runs, steps) in found.items():
+        spent = min(m.metrics["env_steps"][-1] for m in runs)
+        told = f"{steps:,.0f}" if steps else f"not within {spent:,.0f}"
+        at_least = "" if steps else "over "
+        ratio = f"{at_least}{(steps or spent) / first:.2f}" if first else NOTHING
+        rows.append([METHODS[method], f"ours, {FORMS[form]}", told, ratio])
+    if not rows:
+        return []
+    text = (
+        f"Environment steps, exploration included, after which the mean over seeds first is at {percent} %, "
+        f"where the paper's C-learning ends; on all test goals of ours."
+    )
+    return [Text(text), Table(["method", "source", "steps", "times those of C-learning, all horizons"], rows)]
 
 
 def _unit(world: str) -> str:
