@@ -138,8 +138,9 @@ class Config:
     actor_delay: int = 2
     """Continuous actions: updates of the critics for one of the actor."""
     actor_objective: Literal["log", "log-mean", "logit", "value"] = "log"
-    """Continuous actions: what the actor maximises, the logarithm of the probability, which neither vanishes
-    where it is small nor grows where it is sure, the critic's output as it is, or the probability itself."""
+    """Continuous actions: what the actor maximises. The logarithm of the probability neither vanishes where
+    it is small nor grows where it is sure, but pulls hardest at horizons that are too short; that of its mean
+    over the horizons counts them alike. Or the critic's output as it is, or the probability itself."""
     action_penalty: float = 0.0
     """Continuous actions: weight in the actor's loss of the squared action, taken before tanh bounds it."""
     action_penalty_decay: float = 0.0

@@ -67,6 +67,9 @@ def fetch_push() -> Config:
         random_episodes=100,
         updates_per_step=1.0,
         learning_rate_decay="cosine",
+        actor_objective="log-mean",  # haste knocks the block off the table
+        action_penalty_decay=0.9,
+        epsilon_decay=1000.0,
     )
 
 
