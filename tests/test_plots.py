@@ -21,6 +21,7 @@ from clearning.errors import ClearningError
 from clearning.evaluate import exact_c, run_episodes, run_horizons
 from clearning.networks import build_network
 from clearning.plots import learning
+from clearning.plots.style import title_of
 from clearning.presets import gymnasium_defaults, preset
 from clearning.rollout import Dial
 from clearning.runs import RunFolder, run_folders
@@ -396,6 +397,24 @@ def test_many_horizons_run_as_each_alone_would():
         np.testing.assert_array_equal(found.success, alone.success)
         np.testing.assert_array_equal(found.length, alone.length)
         np.testing.assert_array_equal(found.dead, alone.dead)
+
+
+def test_episodes_go_in_portions_where_many_actions_are_proposed(monkeypatch):
+    env, network = CatAndMouse(), AroundTheCat()
+    start, goal = np.tile(np.float32([1, 5, 0]), (10, 1)), np.tile(np.float32([9, 5]), (10, 1))
+    start[:, 1] += 0.1 * np.arange(10)
+    (whole,) = run_horizons(network, env, 3, start, goal, (20,))
+    monkeypatch.setattr("clearning.evaluate.ROWS", 4 * len(network.curve(start[0], goal[0])))
+    (portions,) = run_horizons(network, env, 3, start, goal, (20,))
+    assert portions.achieved.shape == whole.achieved.shape
+    # Ways are certain, how far they come is not: the first portion has the same luck, others their own.
+    np.testing.assert_array_equal(portions.length[:4], whole.length[:4])
+    np.testing.assert_array_equal(portions.achieved[:, :2], whole.achieved[:, :2])
+
+
+def test_worlds_are_called_by_their_names():
+    assert title_of(MiniMaze()) == "Mini maze"
+    assert title_of(MiniMaze(stochastic=True)) == "Mini maze, stochastic"
 
 
 def test_a_gymnasium_run_gets_the_learning_curve(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from clearning.envs import CatAndMouse, cat_and_mouse
 from clearning.envs.draw import AGENT, draw_goal, draw_map, draw_state
 from clearning.errors import UsageError
 from clearning.evaluate import first_steps, run_episodes, run_horizons
-from clearning.plots.style import BLACK, BLUE, GREEN, TITLES, VERMILION, WIDTH, kind, styled, within
+from clearning.plots.style import BLACK, BLUE, GREEN, VERMILION, WIDTH, kind, styled, title_of, within
 from clearning.rollout import own_dial
 from clearning.types import Episodes
 
@@ -57,7 +57,7 @@ def ways_past_the_cat(
         told = "the way past the cat by the time there is"
         if not agent.knows_c:
             told = f"{agent.config.method.upper()} has one way past the cat, whatever the time"
-        figure.suptitle(f"{TITLES[env.spec.name]}: {told}")
+        figure.suptitle(f"{title_of(env)}: {told}")
     return figure
 
 

@@ -11,7 +11,7 @@ from clearning.envs import DubinsCar, FrozenLake, MiniMaze, dubins_car, frozen_l
 from clearning.envs.search import NEVER, fewest_steps
 from clearning.errors import UsageError
 from clearning.evaluate import exact_c
-from clearning.plots.style import BLUE, GREEN, TITLES, VERMILION, WIDTH, kind, styled
+from clearning.plots.style import BLUE, GREEN, VERMILION, WIDTH, kind, styled, title_of
 from clearning.rollout import Dial, dial_horizon
 
 GRID_SIDE = 61  # the car's goals on a square grid, four to a unit
@@ -63,7 +63,7 @@ def horizon_curve(agent: Any, env: Any, alpha: float = 0.9) -> Figure:
         ax.set_xlim(0, len(horizons) + 0.5)
         ax.grid(color="0.9", lw=0.6)
         place = ", ".join(f"{v:g}" for v in state)
-        ax.set_title(f"{TITLES[env.spec.name]}: probability of reaching a goal in time from ({place})")
+        ax.set_title(f"{title_of(env)}: probability of reaching a goal in time from ({place})")
         # Legends fill column by column: the goals in one row, what the lines mean in the other.
         figure.legend(handles=[handles[i] for i in (0, 3, 1, 4, 2, 5)], loc="outside lower center", ncols=3)
     return figure

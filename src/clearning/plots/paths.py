@@ -27,12 +27,12 @@ from clearning.plots.style import (
     ORANGE,
     PURPLE,
     SKY,
-    TITLES,
     VERMILION,
     WIDTH,
     kind,
     styled,
     ticks,
+    title_of,
     within,
 )
 from clearning.rollout import own_dial
@@ -44,7 +44,7 @@ def trajectories(agent: Agent, env: Any, count: int = 12) -> Figure:
     """The policy's ways from the test start to goals spread over the map, with the agent's own dial."""
     dial = own_dial(agent.config)
     policy = f"the policy with α = {dial.alpha:g}" if agent.knows_c else agent.config.method
-    return compare_trajectories({f"{TITLES[env.spec.name]}: {policy}": agent}, env, count)
+    return compare_trajectories({f"{title_of(env)}: {policy}": agent}, env, count)
 
 
 def compare_trajectories(agents: Mapping[str, Agent], env: Any, count: int = 12) -> Figure:

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from clearning.envs import DubinsCar, FrozenLake, MiniMaze, dubins_car, frozen_lake
 from clearning.envs.draw import AGENT, WALL, draw_map, draw_state
 from clearning.plots.curves import GRID_SIDE, goals_of, true_curve, viewpoint
-from clearning.plots.style import LAKE_HORIZONS, TITLES, WIDTH, styled, ticks, within
+from clearning.plots.style import LAKE_HORIZONS, WIDTH, styled, ticks, title_of, within
 
 MAZE_HORIZONS = (5, 10, 20, 30)
 CAR_HORIZONS = (7, 15, 25)
@@ -143,7 +143,7 @@ def _grid_heat_maps(
             ax.set(xlabel="goal x" if row == 1 else "", ylabel=f"{name}\ngoal y" if i == 0 else "")
     bar = figure.colorbar(axes[0, 0].images[0], ax=axes, shrink=0.6, pad=0.015)
     bar.set_label(r"$\max_a\, C(s, a, g, h)$")
-    figure.suptitle(f"{TITLES[env.spec.name]}: probability of reaching each goal within h steps")
+    figure.suptitle(f"{title_of(env)}: probability of reaching each goal within h steps")
     handles: list[Any] = [Line2D([], [], color=AGENT, marker="o", ls="", ms=6, label="state s")]
     if lake:
         handles.append(Patch(facecolor="0.35", edgecolor="white", hatch="////", lw=0, label="hole"))

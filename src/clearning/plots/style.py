@@ -79,5 +79,11 @@ def within(agent: Any, horizons: Sequence[int]) -> tuple[int, ...]:
     return known or (agent.max_horizon,)
 
 
+def title_of(env: Any) -> str:
+    """What a world of ours is called, and that it is the variant whose moves slip or skid."""
+    title = TITLES[env.spec.name]
+    return f"{title}, stochastic" if isinstance(env, MiniMaze) and env.stochastic else title
+
+
 def kind(env: Any) -> str:
     return getattr(getattr(env, "spec", None), "name", type(env).__name__)
