@@ -216,10 +216,12 @@ def test_schedules():
 
 def test_the_price_of_an_action_falls_evenly_where_it_is_told_to():
     same, falling = (Config(action_penalty=0.2, action_penalty_decay=d) for d in (0.0, 0.9))
-    assert [action_penalty(same, p) for p in (0.0, 1.0)] == [0.2, 0.2]
+    assert [action_penalty(same, p) for p in (0.0, 1.0)] == pytest.approx([0.2, 0.2])
     assert [action_penalty(falling, p) for p in (0.0, 0.5, 1.0)] == pytest.approx([0.2, 0.11, 0.02])
-    with pytest.raises(UsageError, match="action_penalty_decay must lie in"):
-        Config(action_penalty_decay=1.5)
+    fast = Config(action_penalty=0.2, action_penalty_decay=2.0)
+    assert [action_penalty(fast, p) for p in (0.25, 0.5, 1.0)] == pytest.approx([0.1, 0.002, 0.002])
+    with pytest.raises(UsageError, match="action_penalty_decay must not be negative"):
+        Config(action_penalty_decay=-0.5)
     decaying = Config(epsilon=0.5, epsilon_decay=1000.0, random_episodes=15)
     found = [exploration(decaying, n) for n in (0, 14, 15, 1015, 3015)]
     np.testing.assert_allclose(found, [1.0, 1.0, 0.5, 0.25, 0.125])

@@ -15,7 +15,7 @@ AT_LEAST_ONE += ("goal_candidates", "pair_tries", "critics", "actor_heads", "act
 NOT_NEGATIVE = ("vote", "episodes", "env_steps", "random_episodes", "epsilon_decay", "target_period", "kappa")
 NOT_NEGATIVE += ("noise", "updates_per_step", "action_penalty", "max_episode_steps", "processes")
 NOT_NEGATIVE += ("final_share", "updates", "reached_within", "goal_nearness", "spread_actions")
-NOT_NEGATIVE += ("spread_in_targets",)
+NOT_NEGATIVE += ("spread_in_targets", "action_penalty_decay")
 # More than anybody's training needs, and little enough that a config from a stranger cannot take the machine.
 AT_MOST = {"max_horizon": 10_000, "max_episode_steps": 100_000, "parallel_envs": 10_000, "processes": 1_000}
 AT_MOST |= {"critics": 100, "goal_tries": 1_000, "pair_tries": 1_000, "goal_candidates": 10_000}
@@ -144,7 +144,7 @@ class Config:
     action_penalty: float = 0.0
     """Continuous actions: weight in the actor's loss of the squared action, taken before tanh bounds it."""
     action_penalty_decay: float = 0.0
-    """Share of that weight which is given up along the training, evenly."""
+    """How fast that weight falls along the training: evenly, by this share of it in all, to a hundredth."""
 
     # Which transitions, which goals, which horizons.
     choose: Literal["transition", "episode", "recent"] = "transition"
@@ -196,11 +196,6 @@ class Config:
         _require(0 <= self.support <= 1, "support must lie in 0..1", self.support)
         _require(not (self.support and self.method == "gcsl"), "support is for values", self.method)
         _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)
-        _require(
-            0 <= self.action_penalty_decay <= 1,
-            "action_penalty_decay must lie in 0..1",
-            self.action_penalty_decay,
-        )
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
         sampled = self.form == "sampled-horizon"

@@ -75,7 +75,13 @@ def fetch_push() -> Config:
 
 def fetch_pick_and_place() -> Config:
     """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps."""
-    return replace(ROBOT, env="FetchPickAndPlace-v4")
+    return replace(
+        ROBOT,
+        env="FetchPickAndPlace-v4",
+        actor_objective="log-mean",
+        action_penalty_decay=1.4,
+        epsilon_decay=2000.0,
+    )
 
 
 def fetch_slide() -> Config:
