@@ -111,6 +111,7 @@ def measure(name: str, seed: int, folder: RunFolder) -> dict[str, Any]:
     found = evaluate_run(folder, None)
     metrics = folder.metrics()
     found["run"] = f"{name}/seed-{seed}"
+    found["versions"] = json.loads((folder.path / "versions.json").read_text())
     found["train_seconds"] = float(metrics["seconds"][-1])
     threshold = PAPER_SUCCESS.get(name.removeprefix("paper/"))
     if threshold:
@@ -145,7 +146,7 @@ def past_the_cat(agent: Agent, env: CatAndMouse) -> dict[str, dict[str, float]]:
     """Success beside the exact optimum, and the closest approach, by horizon.
 
     An agent's moves are certain, so it has one way for each horizon, and this way's success is the product of
-    the risks evaded before its last step. Episodes are run until one has come all the way.
+    the risks evaded before its last step. Of many episodes, one that came all the way shows it.
     """
     test, count = env.test_set(), 200
     state, goal = np.repeat(test.state, count, 0), np.repeat(test.goal, count, 0)
@@ -187,7 +188,6 @@ def write_results(presets: list[str], runs: Path) -> None:
         record = {
             "preset": name,
             "command": f"clearning train {name} --seeds {seeds[0]}-{seeds[-1]}",
-            "versions": json.loads((next(iter(folders.values())).path / "versions.json").read_text()),
             "evaluated_with": versions(),
             "config": asdict(preset(name)),
             "runs": [measured[s] for s in seeds],
