@@ -225,7 +225,8 @@ def kept(name: str) -> Kept:
         seed, _, values = row.partition(",")
         curves.setdefault(int(seed), header.removeprefix("seed,") + "\n")
         curves[int(seed)] += values + "\n"
-    return Kept({run["seed"]: run for run in record["runs"]}, curves)
+    then = {"versions": record.get("versions")}  # of files that had them once for all seeds
+    return Kept({run["seed"]: then | run for run in record["runs"]}, curves)
 
 
 def draw(name: str, folders: dict[int, RunFolder], curves: dict[int, str], out: Path) -> None:
