@@ -75,12 +75,15 @@ def fetch_push() -> Config:
 
 
 def fetch_pick_and_place() -> Config:
-    """FetchPickAndPlace: a block taken to a point in the air, 250,000 steps."""
+    """FetchPickAndPlace: a block taken to a point in the air, 500,000 steps."""
     return replace(
         ROBOT,
         env="FetchPickAndPlace-v4",
-        action_penalty_decay=1.4,
-        epsilon_decay=2000.0,
+        env_steps=500_000,
+        learning_rate_decay="cosine",
+        epsilon_decay=4000.0,
+        evaluate_every=25_000,
+        checkpoint_every=25_000,
     )
 
 
