@@ -56,6 +56,8 @@ def fetch_reach() -> Config:
         random_episodes=8,
         hidden=(128, 128),
         updates_per_step=1.0,
+        actor_objective="log",  # there is nothing that haste could knock over
+        action_penalty_decay=0.0,
         evaluate_every=500,
         checkpoint_every=1_000,
     )
