@@ -144,7 +144,8 @@ class Config:
     action_penalty: float = 0.0
     """Continuous actions: weight in the actor's loss of the squared action, taken before tanh bounds it."""
     action_penalty_decay: float = 0.0
-    """How fast that weight falls along the training: evenly, by this share of it in all, to a hundredth."""
+    """Share of that weight which is given up along the training, evenly; with 1 or more, a hundredth is left
+    at its end or before."""
 
     # Which transitions, which goals, which horizons.
     choose: Literal["transition", "episode", "recent"] = "transition"
