@@ -154,7 +154,7 @@ def independent_rewards(env: gymnasium.Env[Any, Any], probe: Probe) -> Callable[
     """compute_reward over batches, or pair by pair where a batch of one pair fails.
 
     HandManipulatePen's does: it mixes the rows of a batch up (gymnasium-robotics 1.4.2) and is right for
-    single pairs only, which takes a hundred times as long. A way around is taken where it gives the same.
+    single pairs only, which takes hundreds of times as long. A way around is taken where it gives the same.
     """
     batched = rewards_of(env)
     try:
