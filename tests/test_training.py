@@ -220,8 +220,27 @@ def test_the_price_of_an_action_falls_evenly_where_it_is_told_to():
     assert [action_penalty(falling, p) for p in (0.0, 0.5, 1.0)] == pytest.approx([0.2, 0.11, 0.02])
     fast = Config(action_penalty=0.2, action_penalty_decay=2.0)
     assert [action_penalty(fast, p) for p in (0.25, 0.5, 1.0)] == pytest.approx([0.1, 0.002, 0.002])
-    with pytest.raises(UsageError, match="action_penalty_decay must not be negative"):
-        Config(action_penalty_decay=-0.5)
+    late = Config(
+        action_penalty=0.2, action_penalty_decay=2.0, action_penalty_from=0.5, action_penalty_least=0.1
+    )
+    found = [float(action_penalty(late, p)) for p in (0.0, 0.5, 0.625, 0.75, 1.0)]
+    assert found == pytest.approx([0.2, 0.2, 0.1, 0.02, 0.02])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        ("action_penalty_decay", -0.5, "action_penalty_decay must not be negative"),
+        ("action_penalty_from", 1.0, "action_penalty_from must lie in \\[0, 1\\), not 1.0"),
+        ("action_penalty_least", 1.5, "action_penalty_least must lie in 0..1, not 1.5"),
+    ],
+)
+def test_a_price_that_cannot_fall_so_is_refused(setting, value, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        Config(**{setting: value})
+
+
+def test_random_actions_become_fewer():
     decaying = Config(epsilon=0.5, epsilon_decay=1000.0, random_episodes=15)
     found = [exploration(decaying, n) for n in (0, 14, 15, 1015, 3015)]
     np.testing.assert_allclose(found, [1.0, 1.0, 0.5, 0.25, 0.125])

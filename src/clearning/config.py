@@ -144,8 +144,12 @@ class Config:
     action_penalty: float = 0.0
     """Continuous actions: weight in the actor's loss of the squared action, taken before tanh bounds it."""
     action_penalty_decay: float = 0.0
-    """Share of that weight which is given up along the training, evenly; with 1 or more, a hundredth is left
-    at its end or before."""
+    """Share of that weight which is given up evenly by the end of the training; over 1, sooner."""
+    action_penalty_from: float = 0.0
+    """When the weight begins to fall, as a fraction of the training: slow actions learn sooner, and what is
+    known well may be done at full speed."""
+    action_penalty_least: float = 0.01
+    """Share of the weight that is always left: without any price actions run to their bounds."""
 
     # Which transitions, which goals, which horizons.
     choose: Literal["transition", "episode", "recent"] = "transition"
@@ -194,6 +198,9 @@ class Config:
         _require(0 < self.alpha <= 1, "alpha must lie in (0, 1]", self.alpha)
         _require(0 <= self.explore_alpha <= 1, "explore_alpha must lie in 0..1", self.explore_alpha)
         _require(0 <= self.epsilon <= 1, "epsilon must lie in 0..1", self.epsilon)
+        begins, least = self.action_penalty_from, self.action_penalty_least
+        _require(0 <= begins < 1, "action_penalty_from must lie in [0, 1)", begins)
+        _require(0 <= least <= 1, "action_penalty_least must lie in 0..1", least)
         _require(0 <= self.support <= 1, "support must lie in 0..1", self.support)
         _require(not (self.support and self.method == "gcsl"), "support is for values", self.method)
         _require(0 <= self.frontier <= 1, "frontier must lie in 0..1", self.frontier)

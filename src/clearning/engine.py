@@ -32,7 +32,6 @@ from clearning.rollout import (
 )
 from clearning.types import Batch, Episodes, Metrics
 
-LEAST_PENALTY = 0.01  # what is left of the price of an action that has fallen as far as it can
 NO_EPISODES = Episodes(*(np.zeros(0) for _ in Episodes._fields))  # pyright: ignore[reportArgumentType]
 
 
@@ -159,11 +158,11 @@ def learning_rate(config: Config, progress: Any) -> Array:
 
 
 def action_penalty(config: Config, progress: Any) -> Any:
-    """The price of an action: in the end, what is known well may be done at full speed.
-
-    Something is left of it, for without any price actions run to their bounds.
-    """
-    return config.action_penalty * jnp.maximum(1 - config.action_penalty_decay * progress, LEAST_PENALTY)
+    """The price of an action, `progress` of the way through the training."""
+    begins = config.action_penalty_from
+    falling = jnp.maximum(progress - begins, 0.0) / (1 - begins)
+    left = jnp.maximum(1 - config.action_penalty_decay * falling, config.action_penalty_least)
+    return config.action_penalty * left
 
 
 def exploration(config: Config, episodes: int) -> float:

@@ -99,7 +99,6 @@ PAPER_ROBOT = replace(
     updates_per_step=0.0,
     frontier=0.0,
     action_penalty=0.0,
-    action_penalty_decay=0.0,
     goal_future=0.8,
     goal_episode=0.2,
     goal_random=0.0,

@@ -17,9 +17,7 @@ ROBOT = Config(
     updates_per_step=0.5,
     learning_rate_decay="step",
     decay_at=0.8,
-    actor_objective="log-mean",
     action_penalty=0.1,
-    action_penalty_decay=0.9,
     goal_future=0.4,
     goal_episode=0.3,
     goal_random=0.3,
@@ -33,19 +31,22 @@ ROBOT = Config(
 
 Hindsight alone shows C hardly a goal that is missed, and what moves little finds hardly another: more than
 half of the goals are those that an episode was after, its own or another's, half of the episodes go after
-what C holds neither sure nor hopeless, and the actor pays for actions that nothing yet calls for, less and
-less. It follows the logarithm of the mean of C, which does not prefer haste: that knocks blocks off a table.
+what C holds neither sure nor hopeless, and the actor pays for actions that nothing yet calls for.
 """
+
+MOVER = replace(ROBOT, actor_objective="log-mean", action_penalty_from=0.5, action_penalty_decay=4.0)
+"""Where something is moved: the actor follows the logarithm of the mean of C, which does not prefer haste, as
+that knocks blocks off a table. Its actions cost less once they are learned."""
 
 
 def gymnasium_defaults() -> Config:
     """The settings that any Gymnasium environment starts from."""
-    return ROBOT
+    return MOVER
 
 
 def recorded_defaults() -> Config:
     """The settings that recorded episodes without an environment start from."""
-    return replace(ROBOT, env="")
+    return replace(MOVER, env="")
 
 
 def fetch_reach() -> Config:
@@ -56,8 +57,6 @@ def fetch_reach() -> Config:
         random_episodes=8,
         hidden=(128, 128),
         updates_per_step=1.0,
-        actor_objective="log",  # there is nothing that haste could knock over
-        action_penalty_decay=0.0,
         evaluate_every=500,
         checkpoint_every=1_000,
     )
@@ -66,24 +65,27 @@ def fetch_reach() -> Config:
 def fetch_push() -> Config:
     """FetchPush: a block pushed to a point of the table, 100,000 steps."""
     return replace(
-        ROBOT,
+        MOVER,
         env="FetchPush-v4",
         env_steps=100_000,
         random_episodes=100,
         updates_per_step=1.0,
         learning_rate_decay="cosine",
         epsilon_decay=1000.0,
+        action_penalty_from=0.7,
+        action_penalty_decay=3.0,
     )
 
 
 def fetch_pick_and_place() -> Config:
-    """FetchPickAndPlace: a block taken to a point in the air, 500,000 steps."""
+    """FetchPickAndPlace: a block taken to a point in the air, 300,000 steps."""
     return replace(
-        ROBOT,
+        MOVER,
         env="FetchPickAndPlace-v4",
-        env_steps=500_000,
+        env_steps=300_000,
         learning_rate_decay="cosine",
         epsilon_decay=4000.0,
+        action_penalty_least=0.001,
         evaluate_every=25_000,
         checkpoint_every=25_000,
     )
@@ -92,7 +94,7 @@ def fetch_pick_and_place() -> Config:
 def fetch_slide() -> Config:
     """FetchSlide: a puck hit so that it slides to a point out of reach, 500,000 steps."""
     return replace(
-        ROBOT,
+        MOVER,
         env="FetchSlide-v4",
         env_steps=500_000,
         updates_per_step=0.25,
@@ -104,13 +106,13 @@ def fetch_slide() -> Config:
 
 def hand_reach() -> Config:
     """HandReach: the five fingertips to their places, 500,000 steps."""
-    return replace(ROBOT, env="HandReach-v3", env_steps=500_000)
+    return replace(MOVER, env="HandReach-v3", env_steps=500_000)
 
 
 def hand_manipulate_pen_full() -> Config:
     """HandManipulatePenFull: a pen turned in the hand to a position and rotation, 1,000,000 steps."""
     return replace(
-        ROBOT,
+        MOVER,
         env="HandManipulatePenFull-v1",
         env_steps=1_000_000,
         updates_per_step=0.125,
@@ -131,8 +133,6 @@ def point_maze_umaze() -> Config:
         env_steps=150_000,
         hidden=(128, 128, 128),
         updates_per_step=0.1,
-        actor_objective="log",
-        action_penalty_decay=0.0,
         evaluate_every=15_000,
         checkpoint_every=15_000,
     )
