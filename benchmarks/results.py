@@ -30,7 +30,9 @@ from clearning.envs import CatAndMouse, DubinsCar, FrozenLake, cat_and_mouse, ma
 from clearning.evaluate import c_error, counted_c, learned_c, over_seeds, run_horizons
 from clearning.networks import build_network
 from clearning.plots import plot_run, reachability_overlap
+from clearning.plots.learning import compare_curves
 from clearning.plots.reach import CAR_HORIZONS
+from clearning.plots.style import save
 from clearning.presets import preset
 from clearning.report.evaluation import evaluate_pair, evaluate_run
 from clearning.report.tables import paper_results
@@ -52,7 +54,12 @@ SEEDS = {
     "fetch-push": range(3),
     "fetch-pick-and-place": range(3),
     "point-maze-medium": range(3),
+    "fetch-slide": range(2),
+    "td3/fetch-slide": range(2),
+    "hand-manipulate-pen-full": range(2),
+    "td3/hand-manipulate-pen-full": range(2),
 }
+BESIDE_TD3 = ("fetch-slide", "hand-manipulate-pen-full")  # drawn together, trained as long
 CAT_HORIZONS = (5, 6, 7, 8, 9, 10, 12)
 MARKS = (0.9, 0.95, 0.98)  # of success on a robot: the tables say after how many steps each was first met
 NOTES = Path(__file__).with_name("results_notes.md")
@@ -178,7 +185,7 @@ def write_results(presets: list[str], runs: Path) -> None:
     RESULTS.mkdir(exist_ok=True)
     for name in presets:
         folders = {s: RunFolder(runs / name / f"seed-{s}") for s in SEEDS[name]}
-        folders = {s: f for s, f in folders.items() if f.agent_file.exists()}
+        folders = {s: f for s, f in folders.items() if f.is_finished()}
         if not folders:
             continue
         flat = name.replace("/", "-")
@@ -199,6 +206,8 @@ def write_results(presets: list[str], runs: Path) -> None:
         (RESULTS / f"{flat}-curves.csv").write_text("\n".join([f"seed,{header}", *rows]) + "\n")
         draw(name, folders, curves, RESULTS / "figures" / flat)
         print(f"wrote {RESULTS / flat}.json", flush=True)
+    for name in BESIDE_TD3:
+        draw_beside_td3(name)
     (RESULTS / "README.md").write_text(page())
 
 
@@ -219,14 +228,19 @@ def kept(name: str) -> Kept:
     now = preset(name)
     if replace(config_from_dict(record["config"]), processes=now.processes) != now:
         return Kept({}, {})
+    then = {"versions": record.get("versions")}  # of files that had them once for all seeds
+    return Kept({run["seed"]: then | run for run in record["runs"]}, kept_curves(flat))
+
+
+def kept_curves(flat: str) -> dict[int, str]:
+    """What results/ has of each seed's metrics.csv."""
     curves: dict[int, str] = {}
     header, *rows = (RESULTS / f"{flat}-curves.csv").read_text().splitlines()
     for row in rows:
         seed, _, values = row.partition(",")
         curves.setdefault(int(seed), header.removeprefix("seed,") + "\n")
         curves[int(seed)] += values + "\n"
-    then = {"versions": record.get("versions")}  # of files that had them once for all seeds
-    return Kept({run["seed"]: then | run for run in record["runs"]}, curves)
+    return curves
 
 
 def draw(name: str, folders: dict[int, RunFolder], curves: dict[int, str], out: Path) -> None:
@@ -242,6 +256,23 @@ def draw(name: str, folders: dict[int, RunFolder], curves: dict[int, str], out: 
             gone.create(next(iter(folders.values())).read()[0], seed, name, {})
             gone.metrics_file.write_text(metrics)
         plot_run(place, out)
+
+
+def draw_beside_td3(name: str) -> None:
+    """Test success of C-learning and of TD3 with hindsight while they trained, where results/ has both."""
+    names = {"C-learning": name, "TD3 with hindsight": f"td3-{name}"}
+    if not all((RESULTS / f"{flat}-curves.csv").exists() for flat in names.values()):
+        return
+    with tempfile.TemporaryDirectory() as place:
+        by_method: dict[str, list[RunFolder]] = {}
+        for method, flat in names.items():
+            for seed, metrics in kept_curves(flat).items():
+                run = RunFolder(Path(place) / flat / f"seed-{seed}")
+                run.path.mkdir(parents=True)
+                run.metrics_file.write_text(metrics)
+                by_method.setdefault(method, []).append(run)
+        env = preset(name).env
+        save(compare_curves({env: by_method}, "Beside TD3"), RESULTS / "figures" / name / "beside_td3.png")
 
 
 def page() -> str:
