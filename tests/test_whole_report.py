@@ -22,7 +22,7 @@ from clearning.presets import preset
 from clearning.reproduce import reproduce
 from clearning.reproduce.experiments import DISCOUNTS, Run, needed
 from clearning.reproduce.results import Measured
-from clearning.reproduce.runner import place_of, train_missing
+from clearning.reproduce.runner import TrainingsFailed, place_of, stored_runs, train_missing
 from clearning.runs import RunFolder
 
 SEEDS = (0, 1, 2)
@@ -276,6 +276,10 @@ def test_slim_runs_give_the_same_report(report, tmp_path):
     }
     lake = [r for r in every_run() if r.world == "frozen-lake"]
     train_missing(lake, folder / "runs", 1, ("false",))  # would fail if there were anything to train
+    damaged = stored_runs(folder / "runs")[lake[0].identity].path / "evaluation.json"
+    damaged.write_text(damaged.read_text()[:100])
+    with pytest.raises(TrainingsFailed, match="1 of the trainings failed"):
+        train_missing(lake, folder / "runs", 1, ("false",))
 
 
 def test_without_robots_to_draw_the_worlds_are_drawn_without_them(tmp_path, monkeypatch):

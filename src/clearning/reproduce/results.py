@@ -130,15 +130,20 @@ class Measured:
 
     def _kept(self, name: str, is_valid: Callable[[Any], bool]) -> Any | None:
         """What was found out of this agent. Where the agent itself was not kept, it can be of no other."""
-        try:
-            kept = read_json(self.folder.path / f"{name}.json")
-        except ClearningError:  # not there, or damaged: only a copy of what can be found out again
-            return None
+        kept = _record(self.folder, name)
         same = not self.folder.agent_file.exists() or kept.get("agent") == self._digest()
         return kept.get("found") if same and is_valid(kept.get("found")) else None
 
     def _digest(self) -> str:
         return hashlib.sha256(self.folder.agent_file.read_bytes()).hexdigest()
+
+
+def _record(folder: RunFolder, name: str) -> dict[str, Any]:
+    """What was found out under a name, and of which agent; nothing where it is not there, or damaged."""
+    try:
+        return read_json(folder.path / f"{name}.json")
+    except ClearningError:
+        return {}
 
 
 def _evaluation_name(discount: float | None) -> str:
@@ -156,8 +161,12 @@ def has_ended(folder: RunFolder) -> bool:
 
 
 def is_slim(folder: RunFolder) -> bool:
-    evaluated = any((folder.path / f"{_evaluation_name(d)}.json").is_file() for d in (None, *DISCOUNTS))
-    return evaluated and not folder.checkpoint_file.exists()
+    """Whether all that is left of a run is what was found out of it, undamaged."""
+    if folder.checkpoint_file.exists():
+        return False
+    names = [_evaluation_name(d) for d in (None, *DISCOUNTS)]
+    there = [name for name in names if (folder.path / f"{name}.json").is_file()]
+    return bool(there) and all(_is_whole(_record(folder, name).get("found")) for name in there)
 
 
 class Results:
