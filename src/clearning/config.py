@@ -146,8 +146,8 @@ class Config:
     action_penalty_decay: float = 0.0
     """Share of that weight which is given up evenly by the end of the training; over 1, sooner."""
     action_penalty_from: float = 0.0
-    """When the weight begins to fall, as a fraction of the training: slow actions learn sooner, and what is
-    known well may be done at full speed."""
+    """When the weight begins to fall, as a fraction of the training: once the goals are reached, they may be
+    reached at full speed."""
     action_penalty_least: float = 0.01
     """Share of the weight that is always left: without any price actions run to their bounds."""
 
