@@ -14,7 +14,7 @@ import numpy as np
 
 from clearning import buffer as ring
 from clearning.agents.continuous import start
-from clearning.batches import sample_batch
+from clearning.batches import Checked, Pairs, check_pairs, draw_pairs, make_batch
 from clearning.config import Config
 from clearning.engine import build_engine
 from clearning.envs import ExternalEnv, make_world
@@ -122,12 +122,20 @@ def sampling_and_memory(side_by_side: Timer) -> list[dict[str, Any]]:
     learner, buffer, engine = _prepared(env, config)
 
     @jax.jit
-    def draw(key: Any, buffer: ring.Buffer) -> Any:
+    def draw(key: Any, buffer: ring.Buffer) -> Pairs:
         keys = jax.random.split(key, UPDATES)
-        return jax.vmap(lambda k: sample_batch(k, buffer, env, config, jnp.float32(0.5)))(keys)
+        return jax.vmap(lambda k: draw_pairs(k, buffer, env, config, jnp.float32(0.5)))(keys)
+
+    @jax.jit
+    def gather(buffer: ring.Buffer, pairs: Pairs, checked: Checked) -> Any:
+        return jax.vmap(lambda p, c: make_batch(buffer, env, config, p, c))(pairs, checked)
+
+    def sample() -> Any:
+        pairs = draw(jax.random.key(1), buffer)
+        return gather(buffer, pairs, check_pairs(env.reached, pairs))
 
     update = lambda: engine.update(learner, buffer, jax.random.key(1), *2 * (jnp.float32(0.5),))  # noqa: E731
-    drawing, whole = side_by_side(lambda: draw(jax.random.key(1), buffer), update)
+    drawing, whole = side_by_side(sample, update)
     spec = env.spec
     raw = 4 * config.buffer_capacity * (spec.observation_size + spec.goal_size + len(spec.action_low))
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(buffer))

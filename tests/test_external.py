@@ -123,7 +123,7 @@ def test_the_achieved_goal_belongs_to_the_observation():
 def test_an_episode_ends_at_its_first_success_unless_it_is_to_go_on():
     env = local(radius=0.5)
     ran = episodes_of(env, count=30)
-    inside = env.reached_now(ran.achieved, ran.goal[:, None])
+    inside = env.reached(ran.achieved, ran.goal[:, None])
     for i, length in enumerate(ran.length):
         assert not inside[i, 1:length].any()
         assert inside[i, length] == ran.success[i]
@@ -210,7 +210,7 @@ def test_any_two_rewards_tell_what_is_reached(reward):
     env = local(reward=reward)
     goal = np.zeros((3, 2), np.float32)
     achieved = np.array([[0.0, 0.0], [0.29, 0.0], [0.31, 0.0]], np.float32)
-    assert env.reached_now(achieved, goal).tolist() == [True, True, False]
+    assert env.reached(achieved, goal).tolist() == [True, True, False]
 
 
 def test_a_wrappers_own_check_comes_first():
@@ -219,7 +219,7 @@ def test_a_wrappers_own_check_comes_first():
             return -(np.linalg.norm(achieved - desired, axis=-1) > 0.1).astype(float)
 
     env = ExternalEnv(Stricter(goal_worlds.Point()), max_episode_steps=5)
-    assert not env.reached_now(np.array([0.2, 0.0]), np.zeros(2))
+    assert not env.reached(np.array([0.2, 0.0]), np.zeros(2))
 
 
 def test_the_achieved_goal_is_not_mistaken_for_what_merely_starts_alike():
@@ -412,7 +412,7 @@ def test_a_check_that_is_right_for_single_pairs_only_is_asked_pair_by_pair(monke
 
     env = ExternalEnv(Mixes(), max_episode_steps=5)
     achieved = np.array([[0.0, 0.0], [0.9, 0.9], [0.9, 0.9]], np.float32)
-    assert env.reached_now(achieved, np.zeros((3, 2), np.float32)).tolist() == [True, False, False]
+    assert env.reached(achieved, np.zeros((3, 2), np.float32)).tolist() == [True, False, False]
 
 
 def test_the_pen_is_checked_in_batches_and_as_single_pairs_would_be(monkeypatch):
@@ -429,7 +429,7 @@ def test_the_pen_is_checked_in_batches_and_as_single_pairs_would_be(monkeypatch)
     assert 0 < np.mean(one_by_one) < 1
     calls = []
     monkeypatch.setattr(env.env.unwrapped, "_is_success", counted(env.env.unwrapped._is_success, calls))
-    assert env.reached_now(achieved, goal).tolist() == one_by_one
+    assert env.reached(achieved, goal).tolist() == one_by_one
     assert len(calls) == 1
     assert env.env.unwrapped.ignore_z_target_rotation  # as it was
 
@@ -453,7 +453,7 @@ def test_a_check_that_raises_later_is_told_with_its_place(tmp_path):
     (tmp_path / "flag").write_text("reward")
     words = r"Point: its compute_reward raised RuntimeError: no reward today \(.*goal_worlds.py, line"
     with pytest.raises(EnvironmentFailed, match=words):
-        env.reached_now(many, many)
+        env.reached(many, many)
 
 
 @pytest.mark.parametrize(

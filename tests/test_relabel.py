@@ -12,7 +12,7 @@ from jax import Array
 from scipy import stats
 
 from clearning import buffer as ring
-from clearning.batches import sample_batch
+from clearning.batches import check_pairs, draw_pairs, make_batch
 from clearning.config import Config
 from clearning.core.relabel import GoalMix, GoalSources, draw_goal
 from clearning.envs import FrozenLake
@@ -29,7 +29,7 @@ SIZE = 20_000
 
 @dataclass(frozen=True)
 class Line:
-    """What sample_batch asks of an environment on a line; goals are drawn from 0 to `spread` above RANDOM."""
+    """What a batch asks of an environment on a line; goals are drawn from 0 to `spread` above RANDOM."""
 
     random_from: float = RANDOM
     spread: int = 50
@@ -74,11 +74,14 @@ def line_buffer() -> ring.Buffer:
 @cache
 def compiled(env, settings: tuple):
     config = Config(batch_size=SIZE, **dict(settings))
+    check = jnp.vectorize(env.reached, signature="(g),(g)->()")
+
+    def sample_batch(key: Array, buffer: ring.Buffer, progress: Array) -> Batch:
+        pairs = draw_pairs(key, buffer, env, config, progress)
+        return make_batch(buffer, env, config, pairs, check_pairs(check, pairs))
+
     # A batch is drawn once or twice: compiling quickly matters more than running quickly.
-    return jax.jit(
-        lambda key, buffer, progress: sample_batch(key, buffer, env, config, progress),
-        compiler_options={"xla_backend_optimization_level": 0},
-    )
+    return jax.jit(sample_batch, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def draw(env, buffer: ring.Buffer, progress: float = 0.0, max_horizon: int = 5, **settings) -> Batch:

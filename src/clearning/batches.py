@@ -1,25 +1,44 @@
 """From the buffer to a batch: draw transitions, give each a goal and its horizons, check what is reached."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from clearning import buffer as ring
 from clearning.buffer import Buffer, Sample
 from clearning.config import Config
 from clearning.core.horizons import episode_horizon, horizon_left, sample_horizon
-from clearning.core.relabel import GoalMix, GoalSources, draw_goal, draw_unreached_goal
+from clearning.core.relabel import GoalMix, GoalSources, draw_goal
 from clearning.types import Batch
 
 
-def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress: Array) -> Batch:
-    """One relabelled batch; `progress` runs from 0 to 1 over the training."""
+class Pairs(NamedTuple):
+    """Transitions, each with the goals it may be trained for; one of these tries is taken."""
+
+    drawn: Sample  # (..., tries)
+    achieved: Array  # (..., tries, goal), at s
+    next_achieved: Array  # (..., tries, goal), at s'
+    goal: Array  # (..., tries, goal)
+    horizon: Array  # (..., tries)
+
+
+class Checked(NamedTuple):
+    """Which try of each pair is taken, and whether s and s' reach its goal."""
+
+    taken: Any  # (...)
+    before: Any
+    after: Any
+
+
+def draw_pairs(key: Array, buffer: Buffer, env: Any, config: Config, progress: Array) -> Pairs:
+    """Transitions and goals for a batch; `progress` runs from 0 to 1 over the training."""
     key_draw, key_each = jax.random.split(key)
-    tries = config.pair_tries
-    drawn = ring.sample(key_draw, buffer, config.batch_size * tries, config.choose)
+    together = config.pair_tries > 1  # or goals alone are drawn anew, for the same transition
+    drawn = ring.sample(key_draw, buffer, config.batch_size * config.pair_tries, config.choose)
     mix = GoalMix(config.goal_future, config.goal_episode, config.goal_random, config.goal_nearby)
 
     def sources(drawn: Sample, horizon: Array) -> GoalSources:
@@ -33,52 +52,66 @@ def sample_batch(key: Array, buffer: Buffer, env: Any, config: Config, progress:
             nearby=_nearby_source(env, achieved, horizon),
         )
 
-    def is_reached(drawn: Sample, goal: Array) -> Array:
-        return env.reached(buffer.achieved[drawn.place], goal)
-
-    def relabel(key: Array, drawn: Sample) -> Batch:
+    def relabel(key: Array, drawn: Sample) -> Pairs:
         key_horizon, key_goal = jax.random.split(key)
-        horizon = _sampled_horizon(key_horizon, config, progress)
-        if config.method == "naive-q":
-            horizon = _episode_horizon_left(buffer, config, drawn)
-        if tries == 1:
-            goal = draw_unreached_goal(
-                key_goal, mix, sources(drawn, horizon), lambda g: is_reached(drawn, g), config.goal_tries
-            )
-        else:
-            # One source for all tries: the mix stays what it is, however rarely one source finds a goal.
-            draw = lambda k, d: draw_goal(key_goal, mix, sources(d, horizon), k)  # noqa: E731
-            goals = jax.vmap(draw)(jax.random.split(key_goal, tries), drawn)
-            first = jnp.argmin(jax.vmap(is_reached)(drawn, goals))
-            drawn, goal = jax.tree.map(lambda x: x[first], (drawn, goals))
-        if config.method == "d-learning":
-            horizon = jax.random.uniform(jax.random.fold_in(key_horizon, 0))  # the discount takes its place
-        elif config.method == "gcsl":
-            goal, horizon = _own_future(key_goal, buffer, config, drawn)
-        return _example(buffer, env, config, drawn, goal, horizon)
+        sampled = _sampled_horizon(key_horizon, config, progress)
 
-    keys = jax.random.split(key_each, config.batch_size)
-    if tries > 1:
-        drawn = jax.tree.map(lambda x: x.reshape(config.batch_size, tries), drawn)
-    return jax.vmap(relabel)(keys, drawn)
+        def attempt(key: Array, drawn: Sample) -> Pairs:
+            horizon = _episode_horizon_left(buffer, config, drawn) if config.method == "naive-q" else sampled
+            if config.method == "gcsl":
+                goal, horizon = _own_future(key_goal, buffer, config, drawn)
+            elif together:
+                # One source for all tries: the mix stays what it is, however rarely a source finds a goal.
+                goal = draw_goal(key_goal, mix, sources(drawn, horizon), key)
+            else:
+                goal = draw_goal(key, mix, sources(drawn, horizon))
+            if config.method == "d-learning":
+                horizon = jax.random.uniform(jax.random.fold_in(key_horizon, 0))  # the discount, in its place
+            after = ring.later(buffer, drawn.place, jnp.int32(1))
+            return Pairs(drawn, buffer.achieved[drawn.place], buffer.achieved[after], goal, horizon)
+
+        if not together:
+            drawn = jax.tree.map(lambda x: jnp.repeat(x, config.goal_tries), drawn)
+        return jax.vmap(attempt)(jax.random.split(key_goal, len(drawn.place)), drawn)
+
+    drawn = jax.tree.map(lambda x: x.reshape(config.batch_size, config.pair_tries), drawn)
+    return jax.vmap(relabel)(jax.random.split(key_each, config.batch_size), drawn)
 
 
-def _example(buffer: Buffer, env: Any, config: Config, drawn: Sample, goal: Array, horizon: Array) -> Batch:
-    after = ring.later(buffer, drawn.place, jnp.int32(1))
-    next_achieved = buffer.achieved[after]
-    bound = env.spec.step_bound if config.rule_out else None
-    return Batch(
-        observation=buffer.observation[drawn.place],
-        action=buffer.action[drawn.place],
-        next_observation=buffer.observation[after],
-        goal=goal,
-        horizon=horizon,
-        reached_before=env.reached(buffer.achieved[drawn.place], goal),
-        reached=env.reached(next_achieved, goal),
-        dead=ring.is_last_dead(buffer, drawn),
-        min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
-        distance=_scaled_distance(config, next_achieved, goal) if config.method == "tdm" else jnp.zeros(()),
-    )
+def check_pairs(reached: Callable[[Any, Any], Any], pairs: Pairs) -> Checked:
+    """Take the first try whose goal is not reached at s; by a check inside JAX or outside.
+
+    C is 1 by definition at a reached goal, and such pairs can be most of a batch (a block nobody touched).
+    """
+    before = reached(pairs.achieved, pairs.goal)  # (..., tries)
+    taken = before.argmin(-1)
+    array: Any = np if isinstance(before, np.ndarray) else jnp
+    pick = lambda x: array.take_along_axis(array.asarray(x), taken[..., None, None], -2)  # noqa: E731
+    after = reached(pick(pairs.next_achieved), pick(pairs.goal))
+    return Checked(taken, before.all(-1), after[..., 0])
+
+
+def make_batch(buffer: Buffer, env: Any, config: Config, pairs: Pairs, checked: Checked) -> Batch:
+    """Whole examples of the tries that were taken."""
+
+    def example(pairs: Pairs, checked: Checked) -> Batch:
+        drawn, _, next_achieved, goal, horizon = jax.tree.map(lambda x: x[checked.taken], pairs)
+        bound = env.spec.step_bound if config.rule_out else None
+        tdm = config.method == "tdm"
+        return Batch(
+            observation=buffer.observation[drawn.place],
+            action=buffer.action[drawn.place],
+            next_observation=buffer.observation[ring.later(buffer, drawn.place, jnp.int32(1))],
+            goal=goal,
+            horizon=horizon,
+            reached_before=checked.before,
+            reached=checked.after,
+            dead=ring.is_last_dead(buffer, drawn),
+            min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
+            distance=_scaled_distance(config, next_achieved, goal) if tdm else jnp.zeros(()),
+        )
+
+    return jax.vmap(example)(pairs, checked)
 
 
 def _own_future(key: Array, buffer: Buffer, config: Config, drawn: Sample) -> tuple[Array, Array]:

@@ -117,7 +117,7 @@ def _external_trials(agent: Agent, env: ExternalEnv, rollouts: int, seed: int) -
         mine = horizon[at : at + size]
         act = lambda s, g, t, h=mine: agent.greedy(s, g, np.maximum(h - t, 1))  # noqa: E731
         ran = collect_external(env, act, seeds[at : at + size], int(mine.max()))
-        began_there = env.reached_now(np.asarray(ran.achieved)[:, 0], np.asarray(ran.goal))
+        began_there = env.reached(np.asarray(ran.achieved)[:, 0], np.asarray(ran.goal))
         parts.append((np.asarray(ran.success) & (np.asarray(ran.length) <= mine), began_there))
     happened, began_there = (np.concatenate(x) for x in zip(*parts, strict=True))
     rows = np.flatnonzero(~began_there)

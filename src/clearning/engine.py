@@ -1,6 +1,7 @@
 """The two programs that a training alternates: collect episodes, and update K times."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from jax import Array
 from clearning import buffer as ring
 from clearning.agents import learner_kind
 from clearning.agents.learner import Learner, Pace
-from clearning.batches import sample_batch
+from clearning.batches import Checked, Pairs, check_pairs, draw_pairs, make_batch
 from clearning.buffer import Buffer
 from clearning.config import Config
 from clearning.core.horizons import episode_horizon
@@ -45,6 +46,7 @@ class Engine(NamedTuple):
 
 def build_engine(env: Any, config: Config) -> Engine:
     """Compile an environment and a config into the two programs."""
+    external = isinstance(env, ExternalEnv)
     mask_reached = env.spec.goal_check is not None
     update = learner_kind(env.spec, config).update
     rule = rule_for(config.method, config.discount)
@@ -52,8 +54,18 @@ def build_engine(env: Any, config: Config) -> Engine:
         config.update_chunk if config.updates_per_step else config.updates_per_episode * config.parallel_envs
     )
 
-    def update_many(
-        learner: Learner, buffer: Buffer, key: Array, progress: Array, rate_progress: Array
+    def draw(buffer: Buffer, key: Array, progress: Array) -> Pairs:
+        # All batches are drawn at once: many small draws would cost more than the updates of a small network.
+        keys = jax.random.split(key, chunk)
+        return jax.vmap(lambda k: draw_pairs(k, buffer, env, config, progress))(keys)
+
+    def learn(
+        learner: Learner,
+        buffer: Buffer,
+        pairs: Pairs,
+        checked: Checked,
+        progress: Array,
+        rate_progress: Array,
     ) -> tuple[Learner, Metrics]:
         pace = Pace(learning_rate(config, rate_progress), action_penalty(config, progress))
         weights, rest = eqx.partition(learner, eqx.is_array)
@@ -62,15 +74,24 @@ def build_engine(env: Any, config: Config) -> Engine:
             now, metrics = update(eqx.combine(weights, rest), batch, rule, config, pace, mask_reached)
             return eqx.filter(now, eqx.is_array), metrics
 
-        # All batches are drawn at once: many small draws would cost more than the updates of a small network.
-        keys = jax.random.split(key, chunk)
-        batches = jax.vmap(lambda k: sample_batch(k, buffer, env, config, progress))(keys)
+        batches = jax.vmap(lambda p, c: make_batch(buffer, env, config, p, c))(pairs, checked)
         weights, metrics = jax.lax.scan(body, weights, batches)
         return eqx.combine(weights, rest), metrics
 
-    collector = external_collector if isinstance(env, ExternalEnv) else functional_collector
+    check = jnp.vectorize(env.reached, signature="(g),(g)->()")
+    if external:  # its check is no JAX and stands between two programs
+        check, draw, learn = env.reached, eqx.filter_jit(draw), eqx.filter_jit(learn)
+
+    def update_many(
+        learner: Learner, buffer: Buffer, key: Array, progress: Array, rate_progress: Array
+    ) -> tuple[Learner, Metrics]:
+        pairs = draw(buffer, key, progress)
+        checked = check_pairs(check, pairs)
+        return learn(learner, buffer, pairs, checked, progress, rate_progress)
+
+    collector = external_collector if external else functional_collector
     collect_episodes = collect_nothing if config.from_episodes else collector(env, config)
-    return Engine(collect_episodes, eqx.filter_jit(update_many), chunk)
+    return Engine(collect_episodes, update_many if external else eqx.filter_jit(update_many), chunk)
 
 
 @eqx.filter_jit
@@ -127,8 +148,9 @@ def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer
 
 def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:
     """Collect episodes of Gymnasium environments, the policy's forward pass batched over them."""
+    env.pool(config.parallel_envs)  # its processes come up while the networks are built
     add = jax.jit(ring.add, donate_argnums=0)
-    choose = frontier_goals(env, config.frontier)
+    choose = frontier_goals(env.reached, config.frontier)
     draw_seeds = jax.jit(lambda key: jax.random.randint(key, (config.parallel_envs,), 0, 2**31 - 1))
 
     def collect_episodes(
@@ -140,7 +162,7 @@ def external_collector(env: ExternalEnv, config: Config) -> Callable[..., tuple[
         choose_goals = None
         if config.frontier and buffer.transitions_used > 0:
             key_goals = jax.random.fold_in(key_start, 0)
-            choose_goals = lambda *seen: np.asarray(choose(learner.network, buffer, key_goals, *seen))  # noqa: E731
+            choose_goals = partial(choose, learner.network, buffer, key_goals)
         seeds, steps = np.asarray(draw_seeds(key_start)), env.spec.max_episode_steps
         episodes = collect_external(env, policy, seeds, steps, config.end_at_success, choose_goals)
         return add(buffer, episodes), episodes

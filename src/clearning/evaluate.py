@@ -213,7 +213,7 @@ def evaluate_external(
         parts.append(collect_external(env, policy, mine, steps, end_at_success=not full))
     ran = Episodes(*(np.concatenate(x) for x in zip(*parts, strict=True)))  # pyright: ignore[reportArgumentType]
     length, goal = np.asarray(ran.length), np.asarray(ran.goal)
-    hits = env.reached_now(ran.achieved, goal[:, None])  # (n, T + 1)
+    hits = env.reached(ran.achieved, goal[:, None])  # (n, T + 1)
     hits &= np.arange(hits.shape[1]) <= length[:, None]
     success = hits[:, 1:].any(1)
     until = np.where(success, 1 + hits[:, 1:].argmax(1), length)

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from clearning.config import Config
-from clearning.envs.external import ExternalEnv, find_achieved
+from clearning.envs.external import find_achieved
 from clearning.envs.objections import Probe
 from clearning.errors import ClearningError, UsageError
 from clearning.types import EnvSpec, Episodes, GoalCheck, norm_distance
@@ -112,8 +112,7 @@ def fitted(recording: Recording, env: Any) -> Recording:
     goal = achieved[recording.last] if goal is None else goal
     dead = np.zeros(len(goal), bool) if recording.dead is None else recording.dead
     if recording.terminated is not None:
-        reached = env.reached_now if isinstance(env, ExternalEnv) else env.reached
-        dead = recording.terminated & ~np.asarray(reached(achieved[recording.last], goal))
+        dead = recording.terminated & ~np.asarray(env.reached(achieved[recording.last], goal))
     return recording._replace(
         achieved_goal=achieved, desired_goal=goal, dead=dead, action=_fitted_actions(recording, spec)
     )

@@ -60,7 +60,7 @@ def walk(agent: Agent, world: ExternalEnv, start: Start, dial: Dial, act: ActAt)
         action = act(observation[None], goal[None], step)
         seen = group.step([0], agent.spec.in_bounds(action) if agent.spec.continuous else action)
         observation, step = seen.observation[0], step + 1
-        success = bool(world.reached_now(seen.achieved, seen.desired)[0])
+        success = bool(world.reached(seen.achieved, seen.desired)[0])
         over = success or step >= limit or bool(seen.terminated[0] or seen.truncated[0])
     yield Moment(step, observation, goal, over, success)
 

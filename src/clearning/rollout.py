@@ -265,7 +265,7 @@ def collect_external(
         seen = pool.step(which, spec.in_bounds(chosen) if spec.continuous else chosen)
         observations[which, t + 1], achieved[which, t + 1] = seen.observation, seen.achieved
         length[which] += 1
-        hit = env.reached_now(seen.achieved, goal[which])
+        hit = env.reached(seen.achieved, goal[which])
         success[which] |= hit
         # An end without success of the episode's own goal is death, unless the environment says otherwise.
         dead[which] = np.where(seen.dead >= 0, seen.dead == 1, seen.terminated & ~hit)
@@ -293,7 +293,7 @@ def rare_goal(env: GoalEnv, buffer: Buffer, candidates: int) -> GoalDraw:
     return draw
 
 
-def frontier_goals(env: Any, share: float) -> Callable[..., Array]:
+def frontier_goals(reached: Callable[[Any, Any], np.ndarray], share: float) -> Callable[..., np.ndarray]:
     """Goals at the edge of what can be reached, for a share of the episodes; the rest keep their own.
 
     A goal that C holds sure teaches nothing and one it holds hopeless is not reached: of some that were
@@ -301,20 +301,25 @@ def frontier_goals(env: Any, share: float) -> Callable[..., Array]:
     first movements come from.
     """
 
-    def choose(
-        network: Any, buffer: Buffer, key: Array, observation: Array, achieved: Array, desired: Array
-    ) -> Array:
-        def one(key: Array, s: Array, at: Array, own: Array) -> Array:
+    @eqx.filter_jit
+    def candidates(network: Any, buffer: Buffer, key: Array, observation: Array) -> tuple[Array, ...]:
+        def one(key: Array, s: Array) -> tuple[Array, Array, Array]:
             key_coin, key_goals = jax.random.split(key)
             goals = ring.sample_achieved(key_goals, buffer, CANDIDATES)
             chance = jax.nn.sigmoid(jax.vmap(lambda g: network.curve(s, g).max(0)[-1])(goals))
-            here = jax.vmap(lambda g: env.reached(at, g))(goals)
-            best = goals[jnp.where(here, jnp.inf, jnp.abs(chance - 0.5)).argmin()]
-            return jnp.where(jax.random.uniform(key_coin) < share, best, own)
+            return goals, jnp.abs(chance - 0.5), jax.random.uniform(key_coin) < share
 
-        return jax.vmap(one)(jax.random.split(key, len(desired)), observation, achieved, desired)
+        return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
 
-    return eqx.filter_jit(choose)
+    def choose(
+        network: Any, buffer: Buffer, key: Array, observation: Any, achieved: Any, desired: Any
+    ) -> np.ndarray:
+        goals, from_half, ventures = map(np.asarray, candidates(network, buffer, key, observation))
+        here = reached(achieved[:, None], goals)  # (N, CANDIDATES)
+        best = np.where(here, np.inf, from_half).argmin(1)
+        return np.where(ventures[:, None], goals[np.arange(len(goals)), best], desired)
+
+    return choose
 
 
 def training_starts(

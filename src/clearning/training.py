@@ -81,9 +81,9 @@ def run_training(
 
     A training that starts from recorded episodes collects none; its checkpoint holds them too.
     """
+    engine = build_engine(env, config)
     training = Training.start(env, config, seed, folder, network, recording)
     callbacks = callbacks or Callbacks()
-    engine = build_engine(env, config)
     base = jax.random.key(seed)
     last_evaluation: dict[str, Any] | None = None
     times: deque[float] = deque(maxlen=20)  # seconds of an update in the latest iterations
@@ -204,12 +204,13 @@ class Training:
     def update(self, engine: Engine, key: Array, rate_progress: Array) -> None:
         """Make one chunk of updates, `rate_progress` of the way down the learning rate."""
         progress = jnp.float32(self.progress)
-        self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
+        try:
+            self.learner, metrics = engine.update(self.learner, self.buffer, key, progress, rate_progress)
+        except EnvironmentFailed as error:  # its check; between collecting and updating nothing is saved
+            raise ClearningError(f"{error}.{self.kept()}") from error
         self.counters.updates += engine.chunk
         self.counters.new_updates += engine.chunk
         self.counters.finished = self.progress >= 1.0
-        if failure := getattr(self.env, "failure", ""):  # the update went by a check that failed
-            raise ClearningError(f"{failure}.{self.kept()}")
         losses = np.asarray(metrics["loss"])
         if not np.isfinite(losses).all():
             first = self.counters.updates - engine.chunk + int(np.isfinite(losses).argmin()) + 1

@@ -43,21 +43,3 @@ def draw_goal(key: Array, mix: GoalMix, sources: GoalSources, goal_key: Array | 
         goal = jnp.where(u < passed, goal, source(key_goal))
         passed += p
     return goal
-
-
-def draw_unreached_goal(
-    key: Array,
-    mix: GoalMix,
-    sources: GoalSources,
-    is_reached: Callable[[Array], Array],
-    tries: int,
-) -> Array:
-    """One goal that s does not already reach, if one of a few tries finds it.
-
-    C is 1 by definition at a reached goal, and such pairs can be most of a batch (a block nobody touched).
-    """
-    first, *others = jax.random.split(key, tries)
-    goal = draw_goal(first, mix, sources)
-    for k in others:
-        goal = jnp.where(is_reached(goal), draw_goal(k, mix, sources), goal)
-    return goal

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
-import jax
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
-from jax import Array
 
 from clearning.envs import worker
-from clearning.envs.gymnasium_env import GymnasiumGoalEnv
 from clearning.envs.objections import Probe, find_objections, independent_rewards
 from clearning.envs.pool import EnvironmentFailed, LocalGroup, Pool, RemoteGroup
 from clearning.envs.worker import EnvGroup, told
@@ -70,29 +67,13 @@ class ExternalEnv:
         self.spec = spec_of(self.env, self.name, max_episode_steps, action_repeat, probe)
         self.rewards = independent_rewards(self.env, probe)
         self.best_reward = float(self.rewards(probe.desired[:1], probe.desired[:1])[0])
-        self.failure = ""  # what its check raised inside JAX
         self._pool: Pool | None = None
         self._finish: Callable[[], Any] = lambda: None
 
     # What is reached ----------------------------------------------------------------------------
 
-    def reached(self, achieved: Array, goal: Array) -> Array:
-        """The environment's own check, callable inside jit and vmap; it sees whole batches at once."""
-        check = getattr(self.env.get_wrapper_attr("compute_reward"), "__self__", None)
-        if isinstance(check, GymnasiumGoalEnv):  # it is JAX underneath
-            return check.functional.reached(achieved, goal)
-        shape = jax.ShapeDtypeStruct(achieved.shape[:-1], bool)
-        return jax.pure_callback(self._reached_inside, shape, achieved, goal, vmap_method="broadcast_all")
-
-    def _reached_inside(self, achieved: Any, goal: Any) -> np.ndarray:
-        # JAX would print what a callback raises and hide it in an error of its own, so it is kept for later.
-        try:
-            return self.reached_now(achieved, goal)
-        except EnvironmentFailed as error:
-            self.failure = str(error)
-            return np.zeros(np.shape(achieved)[:-1], bool)
-
-    def reached_now(self, achieved: Any, goal: Any) -> np.ndarray:
+    def reached(self, achieved: Any, goal: Any) -> np.ndarray:
+        """The environment's own check, for whole batches at once; not callable inside JAX."""
         achieved, goal = np.broadcast_arrays(np.asarray(achieved), np.asarray(goal))
         size = achieved.shape[-1]
         try:
