@@ -14,6 +14,7 @@ from scipy import stats
 from clearning import buffer as ring
 from clearning.batches import check_pairs, draw_pairs, make_batch
 from clearning.config import Config
+from clearning.core.horizons import episode_horizon, horizon_left
 from clearning.core.relabel import GoalMix, GoalSources, draw_goal
 from clearning.envs import FrozenLake
 from clearning.types import Batch, EnvSpec, Episodes, GoalCheck, StepBound
@@ -71,14 +72,21 @@ def line_buffer() -> ring.Buffer:
     )
 
 
+def batched(env):
+    return jnp.vectorize(env.reached, signature="(g),(g)->()")
+
+
+def as_numpy(tree):
+    return jax.tree.map(np.asarray, tree)
+
+
 @cache
 def compiled(env, settings: tuple):
     config = Config(batch_size=SIZE, **dict(settings))
-    check = jnp.vectorize(env.reached, signature="(g),(g)->()")
 
     def sample_batch(key: Array, buffer: ring.Buffer, progress: Array) -> Batch:
         pairs = draw_pairs(key, buffer, env, config, progress)
-        return make_batch(buffer, env, config, pairs, check_pairs(check, pairs))
+        return make_batch(buffer, env, config, pairs, check_pairs(batched(env), pairs))
 
     # A batch is drawn once or twice: compiling quickly matters more than running quickly.
     return jax.jit(sample_batch, compiler_options={"xla_backend_optimization_level": 0})
@@ -88,7 +96,7 @@ def draw(env, buffer: ring.Buffer, progress: float = 0.0, max_horizon: int = 5, 
     """A big batch, as numpy arrays."""
     chosen = (*sorted(settings.items()), ("max_horizon", max_horizon))
     batch = compiled(env, chosen)(jax.random.key(0), buffer, jnp.float32(progress))
-    return jax.tree.map(np.asarray, batch)
+    return as_numpy(batch)
 
 
 def only(source: str) -> dict[str, float]:
@@ -209,6 +217,28 @@ def test_tries_make_reached_pairs_rarer(tries):
     )
     batch = draw(Line(random_from=100.0, spread=2), buffer, goal_tries=tries, **only("random"))
     assert_share(batch.reached_before.sum(), SIZE, 0.5**tries)
+
+
+@pytest.mark.parametrize("tries", [1, 4])
+def test_naive_q_counts_down_the_horizon_of_the_transitions_own_episode(tries):
+    naive = {"method": "naive-q", "form": "sampled-horizon", "pair_tries": tries}
+    batch = draw(Line(random_from=100.0, spread=5), line_buffer(), **naive, **only("random"))
+    e, t = batch.observation.astype(int).T
+    given = np.array([episode_horizon(jnp.int32(n), 5) for n in range(len(LENGTHS))])
+    np.testing.assert_array_equal(batch.horizon, horizon_left(given[e], t))
+
+
+@pytest.mark.parametrize("tries", [1, 4])
+def test_pairs_are_checked_alike_inside_jax_and_outside(tries):
+    env = Line(random_from=100.0, spread=5)
+    config = Config(batch_size=500, max_horizon=5, pair_tries=tries, **only("random"))
+    pairs = draw_pairs(jax.random.key(0), line_buffer(), env, config, jnp.float32(0.0))
+    inside = check_pairs(batched(env), pairs)
+    outside = check_pairs(lambda achieved, goal: np.abs(achieved - goal)[..., 0] <= 0.5, as_numpy(pairs))
+    for one, other in zip(inside, outside, strict=True):
+        assert isinstance(other, np.ndarray)
+        np.testing.assert_array_equal(one, other)
+    assert 0 < inside.after.mean() < 1
 
 
 def test_pairs_with_no_other_goal_stay_reached():
