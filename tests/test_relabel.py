@@ -232,7 +232,8 @@ def test_naive_q_counts_down_the_horizon_of_the_transitions_own_episode(tries):
 def test_pairs_are_checked_alike_inside_jax_and_outside(tries):
     env = Line(random_from=100.0, spread=5)
     config = Config(batch_size=500, max_horizon=5, pair_tries=tries, **only("random"))
-    pairs = draw_pairs(jax.random.key(0), line_buffer(), env, config, jnp.float32(0.0))
+    draw = jax.jit(lambda key, buffer: draw_pairs(key, buffer, env, config, jnp.float32(0.0)))
+    pairs = draw(jax.random.key(0), line_buffer())
     inside = check_pairs(batched(env), pairs)
     outside = check_pairs(lambda achieved, goal: np.abs(achieved - goal)[..., 0] <= 0.5, as_numpy(pairs))
     for one, other in zip(inside, outside, strict=True):
