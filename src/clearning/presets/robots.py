@@ -119,7 +119,7 @@ def hand_manipulate_pen_full() -> Config:
         epsilon_decay=4000.0,
         goal_scale=(10.0, 10.0, 10.0, 1.0, 1.0, 1.0, 1.0),
         pair_tries=4,
-        evaluate_every=50_000,
+        evaluate_every=100_000,
         checkpoint_every=50_000,
     )
 
