@@ -194,7 +194,7 @@ def write_results(presets: list[str], runs: Path) -> None:
         seeds = sorted(measured)
         record = {
             "preset": name,
-            "command": f"clearning train {name} --seeds {seeds[0]}-{seeds[-1]}",
+            "command": f"clearning train {name} --seeds {seeds[0]}" + f"-{seeds[-1]}" * (len(seeds) > 1),
             "evaluated_with": versions(),
             "config": asdict(preset(name)),
             "runs": [measured[s] for s in seeds],
@@ -272,7 +272,10 @@ def draw_beside_td3(name: str) -> None:
                 run.metrics_file.write_text(metrics)
                 by_method.setdefault(method, []).append(run)
         env = preset(name).env
-        save(compare_curves({env: by_method}, "Beside TD3"), RESULTS / "figures" / name / "beside_td3.png")
+        save(
+            compare_curves({env: by_method}, "C-learning beside TD3"),
+            RESULTS / "figures" / name / "beside_td3.png",
+        )
 
 
 def page() -> str:

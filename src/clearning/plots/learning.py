@@ -81,9 +81,10 @@ def compare_curves(panels: Mapping[str, Mapping[str, Sequence[RunFolder]]], titl
             ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes[0].set_ylabel("success on test goals (%)")
         handles: list[Any] = [Line2D([], [], color=colors[name], lw=1.8, label=name) for name in methods]
-        handles.append(Line2D([], [], color=GREY, lw=0.6, label="each seed"))
-        handles.append(Patch(color=GREY, alpha=0.25, lw=0, label="mean's 95 % bootstrap interval"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        if any(len(runs) > 1 for by_method in panels.values() for runs in by_method.values()):
+            handles.append(Line2D([], [], color=GREY, lw=0.6, label="each seed"))
+            handles.append(Patch(color=GREY, alpha=0.25, lw=0, label="mean's 95 % bootstrap interval"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=4 if len(panels) > 1 else 2)
         figure.suptitle(title)
     return figure
 
