@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from clearning.engine import build_engine
 from clearning.envs import ExternalEnv, make_world
 from clearning.networks import build_network
 from clearning.presets import preset
-from clearning.rollout import collect_external
+from clearning.rollout import batched_policy, collect_external, own_dial
 from clearning.types import Episodes
 
 TRANSITIONS = 1_000_000
@@ -163,8 +164,6 @@ def collection() -> list[dict[str, Any]]:
     env = make_world(config)
     rng = np.random.default_rng(0)
     network = build_network(env.spec, config, jax.random.key(0))
-    from clearning.rollout import batched_policy, own_dial
-
     policy = batched_policy(network, env.spec, config, own_dial(config), jax.random.key(0), 0.3, 0.2)
     seeds = np.arange(config.parallel_envs)
     collect = lambda: collect_external(env, policy, seeds, 50, end_at_success=False)  # noqa: E731
@@ -194,13 +193,51 @@ def collection() -> list[dict[str, Any]]:
     ]
 
 
+def overlap(side_by_side: Timer) -> list[dict[str, Any]]:
+    """What could be gained by collecting the next episodes during the updates; little on one core."""
+    config = preset("fetch-pick-and-place")
+    env = make_world(config)
+    learner, buffer, engine = _prepared(env, config)
+    policy = batched_policy(learner.network, env.spec, config, own_dial(config), jax.random.key(0), 0.3, 0.2)
+    seeds = np.arange(config.parallel_envs)
+    rounds = round(config.updates_per_step * 50 * len(seeds) / config.update_chunk)
+
+    def collect() -> None:
+        collect_external(env, policy, seeds, 50, end_at_success=False)
+
+    def update() -> None:
+        for i in range(rounds):
+            jax.block_until_ready(engine.update(learner, buffer, jax.random.key(i), *2 * (jnp.float32(0.5),)))
+
+    def together() -> None:
+        aside = threading.Thread(target=update)
+        aside.start()
+        collect()
+        aside.join()
+
+    def in_turn() -> None:
+        collect()
+        update()
+
+    collecting, updating, turns, both = side_by_side(collect, update, in_turn, together)
+    env.close()
+    return [
+        {
+            "what": "collecting during the updates, FetchPickAndPlace",
+            "against": "one after the other",
+            "ratio": turns / both,
+            "note": f"collecting is {100 * collecting / (collecting + updating):.0f} % of the time",
+        }
+    ]
+
+
 def robot_rows(side_by_side: Timer) -> list[dict[str, Any]]:
     """All of the above, or a row that says what is missing."""
     try:
         import gymnasium_robotics  # noqa: F401
     except ImportError:
         return [{"what": "robots", "against": "", "note": "needs the extra `robotics`"}]
-    rows = sampling_and_memory(side_by_side) + collection()
+    rows = sampling_and_memory(side_by_side) + collection() + overlap(side_by_side)
     try:
         import stable_baselines3  # noqa: F401
     except ImportError:
