@@ -69,10 +69,10 @@ INTRODUCTION = """\
 Made by `python benchmarks/results.py` from the run folders; every finished seed of each preset as it is
 now is shown, and settings that were tried and dropped are listed at the end. Mean ± standard deviation
 over seeds (population, as in the paper), with a 95 % bootstrap interval of the mean over seeds in
-brackets. Environment steps include exploration. Every evaluation starts at the paper's start, without
-exploration, with the dial at α = 0.9 unless a fixed h is named. The learning curves of each seed are in
-the CSV files, the settings in `clearning/presets`, the commands and versions in the JSON files. Times
-were taken while other work ran on the same two cores."""
+brackets. Environment steps include exploration. Every evaluation starts at the paper's start (a robot's at
+its environment's own), without exploration, with the dial at α = 0.9 unless a fixed h is named. The learning
+curves of each seed are in the CSV files, the settings in `clearning/presets`, the commands and versions in
+the JSON files. Times were taken while other work ran on the same two cores."""
 
 
 def train_all(presets: list[str], runs: Path, jobs: int) -> None:

@@ -140,9 +140,9 @@ class OracleArgs:
     """The exact answer, where there is one: C* by dynamic programming, or search for the car."""
 
     env: Positional[str]
-    """frozen-lake, mini-maze or dubins-car."""
+    """frozen-lake, mini-maze, dubins-car or cat-and-mouse."""
     state: str
-    """The full state, as in 1,0 (the car: x,y,cos,sin)."""
+    """The full state, as in 1,0 (the car: x,y,cos,sin; the mouse: x,y,caught)."""
     goal: str
     """The goal, as in 1,6."""
     horizon: int

@@ -87,10 +87,12 @@ def explore_command(args: ExploreArgs) -> None:
 def presets_command(args: PresetsArgs) -> None:
     from clearning.presets import PEERS, PRESETS
 
-    table = Table("preset", "what it is", "episodes", box=None, pad_edge=False)
+    table = Table("preset", "what it is", "length", box=None, pad_edge=False)
     for name, build in PRESETS.items():
         first_line = (inspect.getdoc(build) or "").splitlines()[0]
-        table.add_row(f"[bold]{name}[/]", first_line, str(build().episodes))
+        config = build()
+        length = f"{config.episodes:,} episodes" if config.episodes else f"{config.env_steps:,} steps"
+        table.add_row(f"[bold]{name}[/]", first_line, length)
     methods = Table("prefix", "the same by another method, as in `clearning train gcsl/dubins-car`", box=None)
     methods.pad_edge = False
     for name, change in PEERS.items():
