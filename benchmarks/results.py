@@ -25,7 +25,7 @@ import numpy as np
 from clearning.agent import Agent
 from clearning.agents.discrete import start
 from clearning.buffer import init
-from clearning.config import config_from_dict
+from clearning.config import Config, config_from_dict
 from clearning.envs import CatAndMouse, DubinsCar, FrozenLake, cat_and_mouse, make
 from clearning.evaluate import c_error, counted_c, learned_c, over_seeds, run_horizons
 from clearning.networks import build_network
@@ -90,6 +90,8 @@ def train_all(presets: list[str], runs: Path, jobs: int) -> None:
                 return
             folder = runs / name / f"seed-{seed}"
             started = (folder / "config.json").exists()
+            if started and not is_now(name, RunFolder(folder).read()[0]):
+                raise SystemExit(f"{folder} is of an earlier {name}: move it away")
             verb = (
                 ["resume", str(folder)]
                 if started
@@ -185,7 +187,7 @@ def write_results(presets: list[str], runs: Path) -> None:
     RESULTS.mkdir(exist_ok=True)
     for name in presets:
         folders = {s: RunFolder(runs / name / f"seed-{s}") for s in SEEDS[name]}
-        folders = {s: f for s, f in folders.items() if f.is_finished()}
+        folders = {s: f for s, f in folders.items() if f.is_finished() and is_now(name, f.read()[0])}
         if not folders:
             continue
         flat = name.replace("/", "-")
@@ -211,6 +213,11 @@ def write_results(presets: list[str], runs: Path) -> None:
     (RESULTS / "README.md").write_text(page())
 
 
+def is_now(name: str, config: Config) -> bool:
+    """Whether a preset is still what it was; the number of processes changes nothing."""
+    return replace(config, processes=0) == replace(preset(name), processes=0)
+
+
 class Kept(NamedTuple):
     """Seeds that were measured before: what was found, and metrics.csv as it was."""
 
@@ -225,8 +232,7 @@ def kept(name: str) -> Kept:
     if not file.exists():
         return Kept({}, {})
     record = json.loads(file.read_text())
-    now = preset(name)
-    if replace(config_from_dict(record["config"]), processes=now.processes) != now:
+    if not is_now(name, config_from_dict(record["config"])):
         return Kept({}, {})
     then = {"versions": record.get("versions")}  # of files that had them once for all seeds
     return Kept({run["seed"]: then | run for run in record["runs"]}, kept_curves(flat))

@@ -76,7 +76,7 @@ def ours(name: str, seed: int) -> None:
 
     callbacks = clearning.Callbacks(after_episode=after_episode, after_evaluation=after_evaluation)
     judged = {"evaluate_every": TASKS[name].every, "test_episodes": TEST}
-    with contextlib.suppress(clearning.ClearningError):  # stopping at the mark
+    with contextlib.suppress(clearning.Interrupted):  # stopping at the mark
         clearning.train(name, seed=seed, callbacks=callbacks, quiet=True, **judged)
 
 
@@ -170,8 +170,8 @@ def outcome(who: str, process: subprocess.Popen[str], limit: float = np.inf) -> 
             break
     process.terminate()
     process.wait()
-    if judged is None:
-        raise SystemExit(f"{who} ended before it was judged")
+    if judged is None or not (judged.has_mark or judged.seconds > limit):
+        raise SystemExit(f"{who} ended without the mark")
     told = "" if judged.has_mark else ", not there"
     print(f"  {who}: {judged.seconds:.1f} s, {judged.env_steps:,} steps{told}", flush=True)
     return judged

@@ -175,7 +175,7 @@ def test_a_stop_in_the_final_updates_goes_back_to_the_last_checkpoint(tmp_path, 
         if status.progress == 1.0:
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(clearning.Interrupted, match="in the final updates, saved; go on with"):
+    with pytest.raises(clearning.Interrupted, match=r"in the final updates.*The last checkpoint is kept"):
         run_training(make(config.env), config, 3, folder, show=stop_at_the_end)
     assert episodes_in_checkpoint(folder.path) < SETTINGS["episodes"]
     clearning.resume(folder.path, quiet=True)

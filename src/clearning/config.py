@@ -66,15 +66,18 @@ class Config:
     vote: int = 0
     """Horizons on either side of the dial's that vote on the action; 0 for that horizon alone."""
     explore_alpha: float = 0.0
-    """When positive, each episode draws its dial between this and 1: quick and safe ways are both seen."""
+    """When positive, a dial between this and 1 is drawn for all episodes that are collected at once, so that
+    quick and safe ways are both seen. Not for Gymnasium environments."""
     noise: float = 0.2
     """Continuous actions: deviation of the noise on an action in [-1, 1] when collecting."""
     new_goal_at_success: bool = False
-    """When an episode reaches its goal, draw another and go on to the full length, instead of ending."""
+    """When an episode reaches its goal, draw another and go on to the full length, instead of ending. Not for
+    Gymnasium environments."""
     end_at_success: bool = True
     """An episode ends where it reaches its goal, unless it is given a new one; A-learning's go on there."""
     goal_candidates: int = 1
-    """Goals drawn when an episode needs one; it goes after the one that was reached least often so far."""
+    """Goals drawn when an episode needs one; it goes after the one that was reached least often so far. Not
+    for Gymnasium environments."""
     frontier: float = 0.0
     """Gymnasium only: share of the episodes that go after something achieved before instead of the
     environment's goal: of 32 such goals the one that C holds neither sure nor hopeless."""
@@ -209,11 +212,17 @@ class Config:
         sampled = self.form == "sampled-horizon"
         one = self.method in ("her", "td3") or (self.method == "gcsl" and not sampled)
         _require(not one or self.max_horizon == 1, f"{self.method} needs max_horizon 1", self.max_horizon)
+        horizon_free = self.method in ("her", "td3")
+        _require(not (horizon_free and sampled), f"{self.method} has no horizon as an input", self.form)
         told = self.method == "gcsl" and sampled
         _require(not told or self.max_horizon > 1, "gcsl in this form needs a max_horizon over 1", 1)
         other_form = self.method in ("naive-q", "d-learning") and not sampled
         _require(not other_form, f"{self.method} needs the other form", self.form)
         _require(not self.monotone or self.method == "c-learning", "only C is monotone in h", self.method)
+        dense = self.method == "tdm" and self.rule_out
+        _require(not dense, "rule_out is for probabilities", self.method)
+        by_step = bool(self.final_share and self.updates_per_step)
+        _require(not by_step, "final_share goes with updates_per_episode", "updates_per_step")
         probable = self.method == "c-learning" or not self.frontier
         _require(probable, "frontier needs the probabilities of c-learning", self.method)
         _require(self.learning_rate > 0, "learning_rate must be positive", self.learning_rate)

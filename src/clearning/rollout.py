@@ -250,6 +250,7 @@ def collect_external(
     pool = env.pool(count)
     seen = pool.reset(seeds)
     goal = choose_goals(seen.observation, seen.achieved, seen.desired) if choose_goals else seen.desired
+    own = seen.desired  # what the environment itself ends an episode for
     observations = np.zeros((count, max_steps + 1, spec.observation_size), np.float32)
     achieved = np.zeros((count, max_steps + 1, spec.goal_size), np.float32)
     actions = np.zeros((count, max_steps, *spec.action_shape), spec.action_dtype)
@@ -267,8 +268,9 @@ def collect_external(
         length[which] += 1
         hit = env.reached(seen.achieved, goal[which])
         success[which] |= hit
-        # An end without success of the episode's own goal is death, unless the environment says otherwise.
-        dead[which] = np.where(seen.dead >= 0, seen.dead == 1, seen.terminated & ~hit)
+        # An end without success is death, unless the environment says otherwise.
+        failed = seen.terminated & ~hit & ~env.reached(seen.achieved, own[which])
+        dead[which] = np.where(seen.dead >= 0, seen.dead == 1, failed)
         running[which] = ~(seen.terminated | seen.truncated | dead[which] | (hit & end_at_success))
     return Episodes(observations, achieved, actions, goal, length, dead, success)  # pyright: ignore[reportArgumentType]
 

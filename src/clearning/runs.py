@@ -204,10 +204,11 @@ class RunFolder:
         return asked.config, asked.seed, vars(asked)
 
     def is_finished(self) -> bool:
-        """Whether the training came to its end, and its agent is there."""
+        """Whether the training came to its end with its last evaluation, and its agent is there."""
         if not (self.checkpoint_file.is_file() and self.agent_file.is_file()):
             return False
-        return self._counters(read_record(self.checkpoint_file)).finished
+        counters = self._counters(read_record(self.checkpoint_file))
+        return counters.finished and not counters.owes_evaluation
 
     # Metrics ------------------------------------------------------------------------------------
 

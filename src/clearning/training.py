@@ -113,7 +113,8 @@ def run_training(
                 rounds = round(config.final_share * count.iteration)
                 for i in range(rounds):
                     if caught:
-                        raise Interrupted(training.farewell("in the final updates"), 128 + caught[0])
+                        told = f"Stopped in the final updates, not saved half done.{training.kept()}"
+                        raise Interrupted(told, 128 + caught[0])
                     training.update(engine, jax.random.fold_in(key_update, i), jnp.float32((i + 1) / rounds))
                     show(training.status(per_second(times), last_evaluation))
             count.seconds += seconds_since(began)
@@ -313,14 +314,13 @@ class Training:
             replace(self.counters), self.config, self.progress, updates, rate, success, last_evaluation
         )
 
-    def farewell(self, when: str = "") -> str:
-        """How far a training came and how to go on; `when` names a moment that is not saved itself."""
+    def farewell(self) -> str:
+        """How far a training came, and how to go on."""
         count = self.counters
         spent = f"{count.updates} updates" if self.config.from_episodes else f"{count.episodes} episodes"
-        when = when or f"after {spent}"
         if not self.folder:
-            return f"Stopped {when}, not saved: no folder."
-        return f"Stopped {when}, saved; go on with `clearning resume {self.folder.path}`."
+            return f"Stopped after {spent}, not saved: no folder."
+        return f"Stopped after {spent}, saved; go on with `clearning resume {self.folder.path}`."
 
 
 def seconds_since(began: float) -> float:

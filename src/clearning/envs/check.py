@@ -23,9 +23,9 @@ from clearning.envs.external import (
 from clearning.envs.objections import (
     Probe,
     find_objections,
+    independent_rewards,
     observation_objections,
     random_action,
-    rewards_of,
     sample_rewards,
 )
 from clearning.envs.worker import told
@@ -125,7 +125,7 @@ def _bounds(space: spaces.Box) -> str:
 
 
 def _walk_and_look(report: EnvReport, env: gymnasium.Env[Any, Any], limit: int, probe: Probe) -> None:
-    rewards = rewards_of(env)
+    rewards = independent_rewards(env, probe)
     starts = [copy.deepcopy(env.reset(seed=seed)[0]) for seed in range(RESETS)]
     walk = _walk(env, limit)
     report.objections += observation_objections(env, starts + walk.observations)

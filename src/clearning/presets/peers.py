@@ -27,7 +27,7 @@ def as_gcsl(config: Config) -> Config:
     It explores by drawing actions from its policy, and by nothing else: random ones would be repeated too.
     `--form sampled-horizon --max-horizon 50` tells the network how many steps it took.
     """
-    free = replace(_without_horizon(config), form="all-horizons", epsilon=0.0, epsilon_decay=0.0)
+    free = replace(_without_horizon(config), epsilon=0.0, epsilon_decay=0.0)
     return replace(_with_goals(free, future=1.0), method="gcsl")
 
 
@@ -51,8 +51,9 @@ def as_monotone(config: Config) -> Config:
 
 
 def _without_horizon(config: Config) -> Config:
-    """One horizon, and one action proposed for it."""
-    return replace(config, max_horizon=1, actor_heads=1, spread_actions=0, spread_in_targets=0)
+    """One output for each action, which is no horizon's, and one action proposed."""
+    free = replace(config, form="all-horizons", max_horizon=1)
+    return replace(free, actor_heads=1, spread_actions=0, spread_in_targets=0)
 
 
 def _with_goals(config: Config, future: float = 0.0, episode: float = 0.0) -> Config:
@@ -60,8 +61,13 @@ def _with_goals(config: Config, future: float = 0.0, episode: float = 0.0) -> Co
 
 
 def as_tdm(config: Config) -> Config:
-    """Temporal difference models on the same environment, in the dense setting of their paper."""
-    return replace(config, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0)
+    """Temporal difference models on the same environment, in the dense setting of their paper.
+
+    They learn the distance after exactly h steps: reaching a goal ends no episode, pairs that reach it are
+    trained on as they come, and no value is ruled out, for 0 is the best there is.
+    """
+    free = replace(config, end_at_success=False, goal_tries=1, pair_tries=1, rule_out=False)
+    return replace(free, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0)
 
 
 def as_naive_q(config: Config) -> Config:

@@ -109,8 +109,8 @@ def cat_and_mouse() -> Config:
     """Cat and mouse: continuous moves past a risk, where every horizon has its own best way.
 
     No hindsight, which would look past the times it was caught; goals are drawn near, whatever the episode.
-    Every horizon has its own head, from hasty to careful, and each episode draws how careful it is; beside
-    the heads stand actions in every direction. The least of two critics would be too low where chance
+    Every horizon has its own head, from hasty to careful, and every 32 episodes draw how careful they are;
+    beside the heads stand actions in every direction. The least of two critics would be too low where chance
     decides, and the logarithm of C would have the heads of short horizons look at goals out of their reach.
     """
     return Config(

@@ -34,17 +34,24 @@ class TrainingsFailed(ClearningError):
 
 
 def stored_runs(folder: Path) -> dict[str, RunFolder]:
-    """All runs below a folder by the hash of their settings and seed, whatever their place there."""
-    found = {}
+    """All runs below a folder by the hash of their settings and seed, whatever their place there.
+
+    Of several copies one that has ended goes first.
+    """
+    found: dict[str, RunFolder] = {}
+    ended: set[str] = set()
     for file in sorted(folder.rglob("config.json")):
         run = RunFolder(file.parent)
         try:
             config, seed, _ = run.read()
-            has_ended(run)  # a damaged checkpoint is told of here, and stops no other run
+            is_over = has_ended(run)  # a damaged checkpoint is told of here, and stops no other run
         except ClearningError as error:
             print(f"clearning: passed over: {error}", file=sys.stderr)
             continue
-        found[identity(config, seed)] = run
+        name = identity(config, seed)
+        if name not in ended:
+            found[name] = run
+        ended |= {name} if is_over else set()
     return found
 
 
