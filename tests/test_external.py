@@ -120,6 +120,19 @@ def test_the_achieved_goal_belongs_to_the_observation():
         np.testing.assert_array_equal(at, ran.achieved[i, : length + 1])
 
 
+def test_reaching_the_environments_own_goal_is_no_death_whatever_else_was_pursued():
+    """Episodes at the frontier go after other goals, and the environment still ends them at its own."""
+    elsewhere = lambda observation, achieved, desired: np.full_like(desired, -1.0)  # noqa: E731
+    env = local(ends="success", radius=0.5)
+    ran = episodes_of(env, to_the_right, count=30, choose_goals=elsewhere)
+    ended = ran.length < 12
+    assert ended.any()
+    assert not ran.success.any()
+    assert not ran.dead.any()
+    fallen = episodes_of(local(ends="edge", radius=0.01), to_the_right, count=5, choose_goals=elsewhere)
+    assert fallen.dead.all()
+
+
 def test_an_episode_ends_at_its_first_success_unless_it_is_to_go_on():
     env = local(radius=0.5)
     ran = episodes_of(env, count=30)
@@ -395,6 +408,14 @@ def test_a_reward_that_is_paid_away_from_the_goal_is_refused():
         local(reward=(1.0, 0.0))
 
 
+class Mixes(goal_worlds.Point):
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        rewards = super().compute_reward(achieved, desired, info)
+        if np.shape(rewards) == (1,):
+            raise IndexError("squeezed away")
+        return np.flip(rewards)
+
+
 @pytest.mark.parametrize("around", [None, lambda achieved, goal: np.zeros(len(goal))])
 def test_a_check_that_is_right_for_single_pairs_only_is_asked_pair_by_pair(monkeypatch, around):
     """As HandManipulatePen's: it mixes the rows of a batch up, and fails at a batch of one.
@@ -402,13 +423,6 @@ def test_a_check_that_is_right_for_single_pairs_only_is_asked_pair_by_pair(monke
     A way around that gives something else is not taken.
     """
     monkeypatch.setattr("clearning.envs.objections._rewards_turned_alike", lambda env, batched: around)
-
-    class Mixes(goal_worlds.Point):
-        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-            rewards = super().compute_reward(achieved, desired, info)
-            if np.shape(rewards) == (1,):
-                raise IndexError("squeezed away")
-            return np.flip(rewards)
 
     env = ExternalEnv(Mixes(), max_episode_steps=5)
     achieved = np.array([[0.0, 0.0], [0.9, 0.9], [0.9, 0.9]], np.float32)
@@ -496,6 +510,14 @@ def test_objects_are_refused_with_a_sentence():
 
 
 # check-env --------------------------------------------------------------------------------------
+
+
+def test_check_env_goes_by_single_pairs_where_batches_mix_them_up(monkeypatch):
+    """As the training does: HandManipulatePen's check fails at a batch of one pair."""
+    monkeypatch.setattr("clearning.envs.objections._rewards_turned_alike", lambda env, batched: None)
+    report = check_env(Mixes(), max_episode_steps=12)
+    assert report.objections == []
+    assert report.findings["rewards"] == "-1, and 0 where the goal is reached"
 
 
 def test_check_env_describes_a_good_environment(capsys):

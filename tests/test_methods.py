@@ -16,7 +16,8 @@ from clearning.config import Config
 from clearning.core.recursions import A_RULE, C_RULE, D_RULE, GCSL_RULE, cost_rule, exact, rule_for
 from clearning.core.tabular import optimal_d
 from clearning.engine import collecting_dial
-from clearning.envs import CatAndMouse, FrozenLake
+from clearning.envs import CatAndMouse, DubinsCar, FrozenLake
+from clearning.evaluate import steps_to_take
 from clearning.networks import build_network
 from clearning.networks.layers import GROUPS, MLP, PLANES, MinMax, cumulated_logits
 from clearning.presets import PEERS, PRESETS, preset
@@ -235,10 +236,38 @@ def test_every_method_is_a_prefix_of_every_preset(peer):
         assert rule_for(config.method, config.discount) is not None
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "her", "max_horizon": 1, "form": "sampled-horizon"}, "her has no horizon as an input"),
+        ({"method": "tdm", "form": "sampled-horizon", "rule_out": True}, "rule_out is for probabilities"),
+        ({"final_share": 1.0, "updates_per_step": 0.5}, "final_share goes with updates_per_episode"),
+    ],
+)
+def test_settings_that_would_go_wrong_unseen_are_refused(settings, words):
+    with pytest.raises(UsageError, match=words):
+        Config(**settings)
+
+
+def test_a_horizon_that_a_method_always_starts_from_does_not_shorten_its_tests():
+    config = preset("tdm/paper/dubins-car")
+    steps = lambda dial: steps_to_take(DubinsCar().spec, config, dial)  # noqa: E731
+    own = own_dial(config)
+    assert own.horizon == 50
+    assert steps(own) == 100
+    assert steps(own._replace(horizon=7)) == 7
+    assert steps(own._replace(horizon=7, receding=True)) == 100
+
+
 def test_prefixes_set_what_their_methods_need():
     assert preset("gcsl/paper/mini-maze").goal_future == 1.0
     her = preset("her/paper/mini-maze")
     assert (her.goal_future, her.goal_episode, her.goal_nearby, her.discount) == (0.8, 0.2, 0.0, 0.98)
+    # What has no horizon must not be asked at one: its target would be of an input that is never trained.
+    for name in ("her/paper/mini-maze", "td3/paper/fetch-pick-and-place", "gcsl/paper/mini-maze"):
+        assert (preset(name).form, preset(name).max_horizon) == ("all-horizons", 1)
+    tdm = preset("tdm/dubins-car")
+    assert (tdm.end_at_success, tdm.goal_tries, tdm.pair_tries, tdm.rule_out) == (False, 1, 1, False)
     a = preset("a-learning/dubins-car")
     assert (a.end_at_success, a.goal_tries, a.pair_tries) == (False, 1, 1)
     assert preset("monotone/dubins-car").monotone

@@ -339,6 +339,12 @@ def test_damaged_folders_are_passed_over(tmp_path, capsys):
     assert "passed over" in capsys.readouterr().err
 
 
+def test_of_two_copies_the_finished_one_counts(tmp_path):
+    done = store(tmp_path / "a", lake(0), finished=True)
+    store(tmp_path / "b", lake(0), finished=False)
+    assert stored_runs(tmp_path)[lake(0).identity].path == done.path
+
+
 @pytest.mark.slow
 def test_a_real_training_is_found_again_and_evaluated_once(tmp_path, monkeypatch):
     train_missing([lake(0)], tmp_path, 1)
