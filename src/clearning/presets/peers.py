@@ -52,8 +52,8 @@ def as_monotone(config: Config) -> Config:
 
 def _without_horizon(config: Config) -> Config:
     """One output for each action, which is no horizon's, and one action proposed."""
-    free = replace(config, form="all-horizons", max_horizon=1)
-    return replace(free, actor_heads=1, spread_actions=0, spread_in_targets=0)
+    alone = {"actor_heads": 1, "spread_actions": 0, "spread_in_targets": 0}
+    return replace(config, form="all-horizons", max_horizon=1, **alone)
 
 
 def _with_goals(config: Config, future: float = 0.0, episode: float = 0.0) -> Config:
