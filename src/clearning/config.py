@@ -210,9 +210,9 @@ class Config:
         _require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]", self.target_rate)
         _require(0 < self.discount < 1, "discount must lie in (0, 1)", self.discount)
         sampled = self.form == "sampled-horizon"
-        one = self.method in ("her", "td3") or (self.method == "gcsl" and not sampled)
-        _require(not one or self.max_horizon == 1, f"{self.method} needs max_horizon 1", self.max_horizon)
         horizon_free = self.method in ("her", "td3")
+        one = horizon_free or (self.method == "gcsl" and not sampled)
+        _require(not one or self.max_horizon == 1, f"{self.method} needs max_horizon 1", self.max_horizon)
         _require(not (horizon_free and sampled), f"{self.method} has no horizon as an input", self.form)
         told = self.method == "gcsl" and sampled
         _require(not told or self.max_horizon > 1, "gcsl in this form needs a max_horizon over 1", 1)

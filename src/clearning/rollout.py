@@ -269,7 +269,9 @@ def collect_external(
         hit = env.reached(seen.achieved, goal[which])
         success[which] |= hit
         # An end without success is death, unless the environment says otherwise.
-        failed = seen.terminated & ~hit & ~env.reached(seen.achieved, own[which])
+        failed = seen.terminated & ~hit
+        if failed.any():
+            failed &= ~env.reached(seen.achieved, own[which])
         dead[which] = np.where(seen.dead >= 0, seen.dead == 1, failed)
         running[which] = ~(seen.terminated | seen.truncated | dead[which] | (hit & end_at_success))
     return Episodes(observations, achieved, actions, goal, length, dead, success)  # pyright: ignore[reportArgumentType]
