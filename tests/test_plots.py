@@ -391,9 +391,8 @@ def test_many_horizons_run_as_each_alone_would():
     env, network = CatAndMouse(), AroundTheCat()
     start, goal = np.tile(np.float32([1, 5, 0]), (40, 1)), np.tile(np.float32([9, 5]), (40, 1))
     many = dict(zip((8, 20), run_horizons(network, env, 3, start, goal, (8, 20)), strict=True))
-    config = SimpleNamespace(skip_ruled_out=False)
     for h, found in many.items():
-        alone = run_episodes(network, env, config, Dial(horizon=h), 3, start, goal)
+        alone = run_episodes(network, env, Config(), Dial(horizon=h), 3, start, goal)
         np.testing.assert_array_equal(found.success, alone.success)
         np.testing.assert_array_equal(found.length, alone.length)
         np.testing.assert_array_equal(found.dead, alone.dead)
