@@ -339,6 +339,14 @@ def test_damaged_folders_are_passed_over(tmp_path, capsys):
     assert "passed over" in capsys.readouterr().err
 
 
+def test_a_run_that_owes_its_last_evaluation_is_not_finished(tmp_path):
+    run = store(tmp_path, lake(0), finished=True)
+    assert run.is_finished()
+    counters = {"finished": True, "owes_evaluation": True}
+    save_arrays(run.checkpoint_file, {}, {"kind": "checkpoint", "counters": counters})
+    assert not run.is_finished()
+
+
 def test_of_two_copies_the_finished_one_counts(tmp_path):
     done = store(tmp_path / "a", lake(0), finished=True)
     store(tmp_path / "b", lake(0), finished=False)

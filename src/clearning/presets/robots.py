@@ -112,8 +112,8 @@ def hand_reach() -> Config:
 def hand_manipulate_pen_full() -> Config:
     """HandManipulatePenFull: a pen turned in the hand to a position and rotation, 1,000,000 steps.
 
-    The pen moves whatever the fingers do, so no episodes go after what was achieved before (dropped pens, for
-    the most part), actions cost a tenth, and few pairs need to be drawn anew.
+    The pen moves whatever the fingers do, so no episodes go after what was achieved before, which helps where
+    nothing moves by itself; actions cost a tenth, and pairs are drawn anew four times at most.
     """
     return replace(
         MOVER,
