@@ -20,6 +20,7 @@ from clearning.errors import ClearningError, UsageError
 from clearning.files import save_arrays
 from clearning.lock import locked
 from clearning.plots.paper import tolerated_by_c, tolerated_error
+from clearning.presets import preset
 from clearning.report.tables import paper_results
 from clearning.reproduce import claims, sections
 from clearning.reproduce.experiments import NEEDS, Run, identity, needed, run_of, targets, with_robots
@@ -178,9 +179,13 @@ def test_wrong_options_exit_with_2(wrong, told, capsys, tmp_path):
 
 def test_every_method_has_the_same_budget_and_robots_only_where_wanted(monkeypatch):
     runs = needed("table-1", (0,), "paper", robots=True)
-    for world, steps in (("fetch-pick-and-place", 250_000), ("hand-manipulate-pen-full", 1_000_000)):
-        assert {r.config.env_steps for r in runs if r.world == world} == {steps}
-        assert len([r for r in runs if r.world == world]) == 4
+    for world, steps in (("fetch-pick-and-place", 300_000), ("hand-manipulate-pen-full", 1_000_000)):
+        mine = {(r.form, r.method): r.config for r in runs if r.world == world}
+        assert len(mine) == 4
+        assert {mine["", m].env_steps for m in ("c-learning", "td3")} == {steps}
+        assert {mine["paper/", m].env_steps for m in ("c-learning", "td3")} == {150_000}
+        assert {config.hidden for config in mine.values()} == {(256, 256, 256)}
+        assert mine["", "c-learning"] == preset(world)  # a run of the preset itself serves here too
     assert {r.world for r in needed("table-1", (0,), "quick", robots=False)} == {"dubins-car"}
     quick = {r.form: r.config.episodes for r in needed("table-3", (0,), "quick", robots=False)}
     assert quick == {"paper/": 15 + 900, "": 15 + 137}
@@ -188,6 +193,14 @@ def test_every_method_has_the_same_budget_and_robots_only_where_wanted(monkeypat
     assert not with_robots("paper", "auto")
     with pytest.raises(UsageError, match="gymnasium-robotics"):
         with_robots("quick", "yes")
+
+
+def test_without_seeds_there_are_as_many_as_in_the_paper():
+    told = {"table-1": 5, "table-2": 3, "table-3": 5, "table-4": 3, "figure-3b": 3}
+    for what, count in told.items():
+        assert {r.seed for r in needed(what, (), "paper", robots=False)} == {*range(count)}, what
+        assert {r.seed for r in needed(what, (), "quick", robots=False)} == {0, 1}
+    assert {r.seed for r in needed("table-2", (7,), "paper", robots=False)} == {7}
 
 
 def test_the_command_line_trains_what_the_hash_is_of(monkeypatch):

@@ -238,7 +238,8 @@ class ReproduceArgs:
     what: Positional[str]
     """A table or figure, claims, or all."""
     seeds: str = ""
-    """Seeds, as in 0-4 or 0,3,7. Default: 0-4 for the paper's budget, 0-1 for the quick one."""
+    """Seeds, as in 0-4 or 0,3,7. Default: as many as the paper has (five of table 1 and the car, three of
+    the others); 0-1 for the quick budget."""
     budget: Literal["paper", "quick"] = "paper"
     """Trainings as long as the presets say, or a fifth of that."""
     jobs: int = 1

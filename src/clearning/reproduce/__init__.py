@@ -14,7 +14,7 @@ from typing import Literal
 
 from clearning.files import read_json
 from clearning.reproduce.claims import verdicts
-from clearning.reproduce.experiments import NEEDS, SEEDS, Budget, needed, targets, with_robots
+from clearning.reproduce.experiments import NEEDS, Budget, needed, targets, with_robots
 from clearning.reproduce.report import Section, Table, Text, write_report, write_rows
 from clearning.reproduce.results import Results
 from clearning.reproduce.runner import TrainingsFailed, stored_runs, train_missing
@@ -43,7 +43,7 @@ def reproduce(
     the finished runs.
     """
     asked = targets(what)
-    use = tuple(seeds) or SEEDS[budget]
+    use = tuple(seeds)
     include = with_robots(budget, robots)
     folder = Path(out)
     runs_folder = folder / "runs"
@@ -77,9 +77,9 @@ def _origin(
 ) -> Section:
     """Commands, seeds, versions and hours."""
     section = Section("Where this comes from")
-    listed = ",".join(map(str, seeds))
+    listed = f" --seeds {','.join(map(str, seeds))}" if seeds else ""
     with_them = "yes" if robots else "no"
-    command = f"clearning reproduce {what} --budget {budget} --seeds {listed} --robots {with_them}"
+    command = f"clearning reproduce {what} --budget {budget}{listed} --robots {with_them}"
     section.blocks += [Text(command, code=True)]
     measured = sorted(results.measured, key=lambda m: m.run.title)
     hours = sum(m.hours for m in measured)

@@ -13,7 +13,7 @@ from clearning.presets import preset
 
 Budget = Literal["paper", "quick"]
 QUICK = 0.2  # share of every training's length
-SEEDS: dict[Budget, tuple[int, ...]] = {"paper": (0, 1, 2, 3, 4), "quick": (0, 1)}
+QUICK_SEEDS = 2
 
 FORMS = {"paper/": "paper's form", "": "all horizons"}
 """What stands before a world's name in a preset, and what we call it."""
@@ -26,9 +26,16 @@ WORLDS = {
     "fetch-pick-and-place": "FetchPickAndPlace",
     "hand-manipulate-pen-full": "HandManipulatePenFull",
 }
-ROBOT_STEPS = {"fetch-pick-and-place": 250_000, "hand-manipulate-pen-full": 1_000_000}
-"""Environment steps of every method on a robot. The paper's 40,000 and 60,000 episodes are up to 2 and 6
-million, days for each of its runs on one core."""
+ROBOT_STEPS = {
+    "fetch-pick-and-place": {"": 300_000, "paper/": 150_000},
+    "hand-manipulate-pen-full": {"": 1_000_000, "paper/": 150_000},
+}
+"""Environment steps of every method on a robot, by form: ours as in its presets. The paper's 40,000 and
+60,000 episodes are up to 2 and 6 million, days for each of its runs on one core; its form makes three to
+eight times as many updates for each step as ours."""
+ROBOT_HIDDEN = (256, 256, 256)
+"""Networks on robots in the paper's form: those of ours. An update of its 600-600-600 takes five times as
+long, and each such run five hours on one core."""
 
 METHODS = {
     "c-learning": "C-learning",
@@ -71,6 +78,10 @@ NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     "claims": {},
 }
 """The methods that each target shows in each world. `claims` judges by what was trained for the others."""
+
+FIVE_SEEDS = ("table-1", "table-3", "figure-3c", "figure-3d")
+"""What the paper shows of five seeds: table 1 and the car; the maze and table 4 have three. Of the others it
+does not say, and they have three."""
 
 DRAWN_BY = ("figure-3a", "figure-3b", "figure-3c")
 """Figures that show an agent itself, not only how it did."""
@@ -145,9 +156,12 @@ def with_robots(budget: Budget, asked: Literal["auto", "yes", "no"]) -> bool:
 
 
 def needed(what: str, seeds: tuple[int, ...], budget: Budget, robots: bool) -> list[Run]:
-    """The trainings behind a target, those of the first seed first, so that a stop leaves whole rows."""
+    """The trainings behind a target, those of the first seed first, so that a stop leaves whole rows.
+
+    Without seeds, as many as the paper has, or two of the quick ones.
+    """
     found = []
-    for seed in seeds:
+    for seed in seeds or range(QUICK_SEEDS if budget == "quick" else 5 if what in FIVE_SEEDS else 3):
         for world, methods in NEEDS[what].items():
             if world in ROBOT_STEPS and not robots:
                 continue
@@ -180,7 +194,8 @@ def run_of(world: str, method: str, form: str, seed: int, budget: Budget) -> Run
     whole = preset(name)
     share = QUICK if budget == "quick" else 1.0
     if world in ROBOT_STEPS:
-        settings |= {"episodes": 0, "env_steps": int(share * ROBOT_STEPS[world])}
+        settings |= {"episodes": 0, "env_steps": int(share * ROBOT_STEPS[world][form])}
+        settings |= {"hidden": ROBOT_HIDDEN} if form else {}
     elif budget == "quick":
         settings["episodes"] = whole.random_episodes + round(share * (whole.episodes - whole.random_episodes))
     return Run(world, method, form, seed, name, settings)

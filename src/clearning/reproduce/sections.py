@@ -22,6 +22,7 @@ from clearning.reproduce.experiments import (
     FORMS,
     METHODS,
     NEEDS,
+    ROBOT_HIDDEN,
     ROBOT_STEPS,
     WORLDS,
     robots_installed,
@@ -97,9 +98,11 @@ def steps_to_the_papers(results: Results, world: str, methods: Sequence[str]) ->
 
 def _unit(world: str) -> str:
     if world in ROBOT_STEPS:
+        steps = " and ".join(f"{ROBOT_STEPS[world][form]:,} ({name})" for form, name in FORMS.items())
         return (
-            f"Every method and form: {ROBOT_STEPS[world]:,} environment steps (a fifth of it with the quick "
-            f"budget), far fewer than the paper's. Path length in steps, counted from 0."
+            f"Environment steps of every method: {steps}, a fifth of it with the quick budget; far fewer "
+            f"than the paper's. In its form, networks of {'-'.join(map(str, ROBOT_HIDDEN))} units instead of "
+            f"600-600-600. Path length in steps, counted from 0."
         )
     return UNITS.get(world, "")
 
