@@ -239,7 +239,7 @@ class ReproduceArgs:
     """A table or figure, claims, or all."""
     seeds: str = ""
     """Seeds, as in 0-4 or 0,3,7. Default: as many as the paper has (five of table 1 and the car, three of
-    the others); 0-1 for the quick budget."""
+    the others), two on robots and for the quick budget."""
     budget: Literal["paper", "quick"] = "paper"
     """Trainings as long as the presets say, or a fifth of that."""
     jobs: int = 1

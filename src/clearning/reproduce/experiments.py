@@ -82,6 +82,7 @@ NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
 FIVE_SEEDS = ("table-1", "table-3", "figure-3c", "figure-3d")
 """What the paper shows of five seeds: table 1 and the car; the maze and table 4 have three. Of the others it
 does not say, and they have three."""
+ROBOT_SEEDS = 2  # of any of these: each takes an hour
 
 DRAWN_BY = ("figure-3a", "figure-3b", "figure-3c")
 """Figures that show an agent itself, not only how it did."""
@@ -158,12 +159,12 @@ def with_robots(budget: Budget, asked: Literal["auto", "yes", "no"]) -> bool:
 def needed(what: str, seeds: tuple[int, ...], budget: Budget, robots: bool) -> list[Run]:
     """The trainings behind a target, those of the first seed first, so that a stop leaves whole rows.
 
-    Without seeds, as many as the paper has, or two of the quick ones.
+    Without seeds, as many as the paper has, or two of the quick ones and of robots.
     """
     found = []
     for seed in seeds or range(QUICK_SEEDS if budget == "quick" else 5 if what in FIVE_SEEDS else 3):
         for world, methods in NEEDS[what].items():
-            if world in ROBOT_STEPS and not robots:
+            if world in ROBOT_STEPS and not (robots and (seeds or seed < ROBOT_SEEDS)):
                 continue
             for method in methods:
                 found += [run_of(world, method, form, seed, budget) for form in forms_of(method)]
