@@ -5,6 +5,8 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["NPROC"] = "1"  # of XLA's threads: with more, equal bits are not promised
+# Most of the tests' time is compiling. What comes out is the same mathematics, made with less care for speed.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 from pathlib import Path
 
