@@ -487,5 +487,5 @@ def test_a_figure_without_training_makes_a_whole_report(tmp_path, capsys):
     assert capsys.readouterr().out.split() == [str(tmp_path / "report.md"), str(tmp_path / "report.html")]
     assert (tmp_path / "figures" / "difficulties.png").stat().st_size > 10_000
     page = (tmp_path / "report.html").read_text()
-    assert "clearning reproduce figure-difficulties --budget paper --seeds 0,1,2,3,4" in page
+    assert "clearning reproduce figure-difficulties --budget paper --robots " in page
     assert "jax" in page

@@ -195,7 +195,7 @@ def test_its_origin_has_commands_hours_and_what_is_missing(report):
     # Only the first seed of the lake's six and of the free car's two is there.
     assert "107 finished runs, 214.00 hours of training in all. 16 runs are missing." in report.text
     assert "clearning reproduce all --budget paper --seeds 0,1,2 --robots no" in report.text
-    told = "clearning train td3/fetch-pick-and-place --seed 2 --episodes 0 --env-steps 250000"
+    told = "clearning train td3/fetch-pick-and-place --seed 2 --episodes 0 --env-steps 300000"
     assert report.rows("Where this comes from", told) == [["4,000", "2.00"]]
 
 
