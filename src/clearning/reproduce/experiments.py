@@ -35,7 +35,7 @@ ROBOT_STEPS = {
 eight times as many updates for each step as ours."""
 ROBOT_HIDDEN = (256, 256, 256)
 """Networks on robots in the paper's form: those of ours. An update of its 600-600-600 takes five times as
-long, and each such run five hours on one core."""
+long, by which such a run would need some hours on one core."""
 
 METHODS = {
     "c-learning": "C-learning",
