@@ -162,13 +162,20 @@ def needed(what: str, seeds: tuple[int, ...], budget: Budget, robots: bool) -> l
     Without seeds, as many as the paper has, or two of the quick ones and of robots.
     """
     found = []
-    for seed in seeds or range(QUICK_SEEDS if budget == "quick" else 5 if what in FIVE_SEEDS else 3):
+    for seed in seeds or range(seeds_of(what, budget)):
         for world, methods in NEEDS[what].items():
             if world in ROBOT_STEPS and not (robots and (seeds or seed < ROBOT_SEEDS)):
                 continue
             for method in methods:
                 found += [run_of(world, method, form, seed, budget) for form in forms_of(method)]
     return found
+
+
+def seeds_of(what: str, budget: Budget) -> int:
+    """How many seeds a target has unless told."""
+    if budget == "quick":
+        return QUICK_SEEDS
+    return 5 if what in FIVE_SEEDS else 3
 
 
 def forms_of(method: str) -> tuple[str, ...]:
