@@ -27,6 +27,11 @@ from clearning.types import Episodes
 TRANSITIONS = 1_000_000
 UPDATES = 25
 SIZES = [((256, 256, 256), 1.6), ((600, 600, 600), 1.2)]
+LEARNERS = [
+    ("TD3", "td3/fetch-pick-and-place", False),  # the peer's very networks
+    ("50 horizons", "fetch-pick-and-place", False),
+    ("50 horizons, layer normalisation", "fetch-pick-and-place", True),
+]
 
 Timer = Callable[..., list[float]]
 
@@ -84,10 +89,8 @@ def updates_against_peer(side_by_side: Timer) -> list[dict[str, Any]]:
     """Updates per second from a million transitions, sampling and relabelling included, both ways."""
     rows = []
     for hidden, wanted in SIZES:
-        for layer_norm in (False, True):
-            config = replace(
-                preset("fetch-pick-and-place"), hidden=hidden, layer_norm=layer_norm, update_chunk=UPDATES
-            )
+        for name, of, layer_norm in LEARNERS:
+            config = replace(preset(of), hidden=hidden, layer_norm=layer_norm, update_chunk=UPDATES)
             env = make_world(config)
             learner, buffer, engine = _prepared(env, config)
             real = partial(
@@ -100,8 +103,7 @@ def updates_against_peer(side_by_side: Timer) -> list[dict[str, Any]]:
             rates = f"{UPDATES / ours:,.0f} against {UPDATES / theirs:,.0f} updates/s"
             rows.append(
                 {
-                    "what": f"updates, {'-'.join(map(str, hidden))}, 50 horizons"
-                    + (", layer normalisation" if layer_norm else ""),
+                    "what": f"updates, {'-'.join(map(str, hidden))}, {name}",
                     "against": "stable-baselines3 TD3 + HER",
                     "ratio": theirs / ours,
                     "wanted": None if layer_norm else wanted,

@@ -344,6 +344,15 @@ def test_distance_rule_ends_in_the_distance():
     np.testing.assert_allclose(example_target(TDM_RULE, target, still), [-0.25] * 3, rtol=1e-6)
 
 
+def test_naive_horizon_aware_q_by_hand():
+    target = Stub(jnp.array([[[0.25, 0.5, 0.75]], [[0.5, 0.25, 1.0]]]))  # the lesser critic counts
+    rule = rule_for("naive-q", 0.9)
+    np.testing.assert_allclose(example_target(rule, target, example()), [0.0, 0.25, 0.25], rtol=1e-6)
+    there = example()._replace(reached=jnp.bool_(True))
+    np.testing.assert_allclose(example_target(rule, target, there), [1.0] * 3, rtol=1e-6)
+    np.testing.assert_allclose(rule.loss(jnp.float32(0.5), jnp.float32(0.25)), 0.0625)
+
+
 def test_every_method_has_a_rule():
     for method in get_args(Method):
         assert rule_for(method, 0.9).loss is not None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from clearning.core.horizons import (
     NOISE_FLOOR,
+    cycled_horizon,
     episode_horizon,
     horizon_left,
     horizon_log_weights,
@@ -119,6 +120,13 @@ def test_smallest_safe_horizon_is_its_definition(curve, alpha, min_steps):
 def test_horizon_left_counts_down_and_stops_at_one():
     assert [int(horizon_left(3, step)) for step in range(6)] == [3, 2, 1, 1, 1, 1]
     np.testing.assert_array_equal(jax.jit(horizon_left)(4, jnp.arange(5)), [4, 3, 2, 1, 1])
+
+
+def test_a_cycled_horizon_starts_again_from_the_longest():
+    assert [cycled_horizon(2, step, 4) for step in range(8)] == [2, 1, 4, 3, 2, 1, 4, 3]
+    np.testing.assert_array_equal(
+        jax.jit(lambda t: cycled_horizon(4, t, 4))(jnp.arange(6)), [4, 3, 2, 1, 4, 3]
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from clearning.evaluate import steps_to_take
 from clearning.networks import build_network
 from clearning.networks.layers import GROUPS, MLP, PLANES, MinMax, cumulated_logits
 from clearning.presets import PEERS, PRESETS, preset
-from clearning.rollout import collect, dial_policy, own_dial
+from clearning.rollout import collect, dial_horizon, dial_policy, own_dial
 from clearning.types import Batch
 
 LAKE = FrozenLake()
@@ -251,12 +251,19 @@ def test_settings_that_would_go_wrong_unseen_are_refused(settings, words):
 
 def test_a_horizon_that_a_method_always_starts_from_does_not_shorten_its_tests():
     config = preset("tdm/paper/dubins-car")
-    steps = lambda dial: steps_to_take(DubinsCar().spec, config, dial)  # noqa: E731
+    steps = lambda dial: steps_to_take(DubinsCar().spec, dial)  # noqa: E731
     own = own_dial(config)
     assert own.horizon == 50
     assert steps(own) == 100
-    assert steps(own._replace(horizon=7)) == 7
+    assert steps(own._replace(horizon=7, again=False)) == 7
     assert steps(own._replace(horizon=7, receding=True)) == 100
+
+
+def test_tdm_counts_down_again_and_again():
+    dial = own_dial(preset("tdm/paper/dubins-car"))
+    values = jnp.zeros((7, 50))
+    found = [int(dial_horizon(values, DubinsCar().spec, dial, S, G, t, False)) for t in (0, 1, 49, 50, 99)]
+    assert found == [50, 49, 1, 50, 1]
 
 
 def test_prefixes_set_what_their_methods_need():
@@ -268,6 +275,14 @@ def test_prefixes_set_what_their_methods_need():
         assert (preset(name).form, preset(name).max_horizon) == ("all-horizons", 1)
     tdm = preset("tdm/dubins-car")
     assert (tdm.end_at_success, tdm.goal_tries, tdm.pair_tries, tdm.rule_out) == (False, 1, 1, False)
+    assert tdm.vote == 0
+    assert (preset("cat-and-mouse").critics, preset("td3/cat-and-mouse").critics) == (1, 2)
+    # Places in metres and rotations are of one size only with a scale.
+    assert preset("tdm/paper/hand-manipulate-pen-full").goal_scale[0] == 10.0
+    # An episode that goes on after new goals is after none of them as a whole.
+    assert preset("mini-maze").new_goal_at_success
+    assert not preset("her/mini-maze").new_goal_at_success
+    assert not preset("gcsl/mini-maze").new_goal_at_success
     a = preset("a-learning/dubins-car")
     assert (a.end_at_success, a.goal_tries, a.pair_tries) == (False, 1, 1)
     assert preset("monotone/dubins-car").monotone

@@ -14,7 +14,7 @@ from scipy import stats
 from clearning import buffer as ring
 from clearning.batches import check_pairs, draw_pairs, make_batch
 from clearning.config import Config
-from clearning.core.horizons import episode_horizon, horizon_left
+from clearning.core.horizons import cycled_horizon, episode_horizon
 from clearning.core.relabel import GoalMix, GoalSources, draw_goal
 from clearning.envs import FrozenLake
 from clearning.types import Batch, EnvSpec, Episodes, GoalCheck, StepBound
@@ -225,7 +225,8 @@ def test_naive_q_counts_down_the_horizon_of_the_transitions_own_episode(tries):
     batch = draw(Line(random_from=100.0, spread=5), line_buffer(), **naive, **only("random"))
     e, t = batch.observation.astype(int).T
     given = np.array([episode_horizon(jnp.int32(n), 5) for n in range(len(LENGTHS))])
-    np.testing.assert_array_equal(batch.horizon, horizon_left(given[e], t))
+    np.testing.assert_array_equal(batch.horizon, cycled_horizon(given[e], t, 5))
+    assert ((given[e] <= t) & (batch.horizon > 1)).any()  # some had run out and started again
 
 
 @pytest.mark.parametrize("tries", [1, 4])

@@ -11,7 +11,7 @@ from jax import Array
 from clearning import buffer as ring
 from clearning.buffer import Buffer, Sample
 from clearning.config import Config
-from clearning.core.horizons import episode_horizon, horizon_left, sample_horizon
+from clearning.core.horizons import cycled_horizon, episode_horizon, sample_horizon
 from clearning.core.relabel import GoalMix, GoalSources, draw_goal
 from clearning.types import Batch
 
@@ -123,8 +123,9 @@ def _own_future(key: Array, buffer: Buffer, config: Config, drawn: Sample) -> tu
 
 
 def _scaled_distance(config: Config, achieved: Array, goal: Array) -> Array:
+    """L1, as temporal difference models have it (section 4)."""
     scale = jnp.array(config.goal_scale) if config.goal_scale else 1.0
-    return jnp.sqrt((((achieved - goal) * scale) ** 2).sum())
+    return jnp.abs((achieved - goal) * scale).sum()
 
 
 def _sampled_horizon(key: Array, config: Config, progress: Array) -> Array:
@@ -137,7 +138,8 @@ def _episode_horizon_left(buffer: Buffer, config: Config, drawn: Sample) -> Arra
     """The horizon that the transition's own episode was given, less the steps it had taken."""
     iteration = buffer.episode[drawn.place] // config.parallel_envs
     step = (drawn.place - buffer.episode_start[drawn.episode]) % buffer.episode.size
-    return horizon_left(episode_horizon(iteration, config.max_horizon), step).astype(jnp.int32)
+    given = episode_horizon(iteration, config.max_horizon)
+    return cycled_horizon(given, step, config.max_horizon).astype(jnp.int32)
 
 
 def _random_source(env: Any, buffer: Buffer) -> Callable[[Array], Array]:

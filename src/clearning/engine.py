@@ -118,7 +118,7 @@ def collecting_dial(config: Config, buffer: Buffer) -> Dial:
     if config.method != "naive-q":
         return dial
     iteration = buffer.episodes_used // config.parallel_envs
-    return dial._replace(horizon=episode_horizon(iteration, config.max_horizon))
+    return dial._replace(horizon=episode_horizon(iteration, config.max_horizon), again=True)
 
 
 def functional_collector(env: Any, config: Config) -> Callable[..., tuple[Buffer, Episodes]]:

@@ -26,7 +26,6 @@ from clearning.rollout import (
     collect,
     collect_external,
     dial_policy,
-    own_dial,
     training_starts,
 )
 from clearning.types import EnvSpec, Episodes, norm_distance
@@ -96,20 +95,16 @@ def _rollouts(
     return collect(env, policy, key, state, goal, steps)
 
 
-def steps_to_take(spec: EnvSpec, config: Config, dial: Dial) -> int:
-    """Steps of a test episode: a horizon that was asked for and counts down also ends it.
-
-    One that a method always starts from, as tdm does, is no limit: all methods have as long.
-    """
-    asked = dial.horizon and not dial.receding and dial != own_dial(config)
-    return dial.horizon if asked else spec.max_episode_steps
+def steps_to_take(spec: EnvSpec, dial: Dial) -> int:
+    """Steps of a test episode: a horizon that counts down and does not start again also ends it."""
+    return dial.horizon if dial.horizon and not (dial.receding or dial.again) else spec.max_episode_steps
 
 
 def run_episodes(
     network: Any, env: Any, config: Config, dial: Dial, seed: int, state: Any, goal: np.ndarray
 ) -> Episodes:
     """Test episodes without exploration."""
-    steps = steps_to_take(env.spec, config, dial)
+    steps = steps_to_take(env.spec, dial)
     state = jax.tree.map(jnp.asarray, state)
     return _rollouts(
         network, env, jax.random.key(seed), state, jnp.asarray(goal), dial, steps, config.skip_ruled_out
@@ -220,7 +215,7 @@ def evaluate_external(
     network: Any, env: ExternalEnv, config: Config, dial: Dial, seed: int, count: int, full: bool = True
 ) -> Outcome:
     """Fresh episodes, run to their full length so that a goal reached can also be lost again."""
-    steps = steps_to_take(env.spec, config, dial)
+    steps = steps_to_take(env.spec, dial)
     seeds = TEST_SEEDS * (1 + seed) + np.arange(count)
     parts = []
     for at in range(0, count, config.parallel_envs):

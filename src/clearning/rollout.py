@@ -17,7 +17,7 @@ from jax import Array
 from clearning import buffer as ring
 from clearning.buffer import Buffer
 from clearning.config import Config
-from clearning.core.horizons import horizon_left, smallest_safe_horizon, voted_action
+from clearning.core.horizons import cycled_horizon, horizon_left, smallest_safe_horizon, voted_action
 from clearning.core.recursions import rule_for
 from clearning.envs.external import ExternalEnv
 from clearning.errors import UsageError
@@ -33,14 +33,15 @@ class Dial(NamedTuple):
     """How a policy picks its horizon at each step.
 
     With `horizon` 0 it is h_α, chosen anew at each step, and the horizons within `vote` of it choose the
-    action together. Otherwise it is `horizon`, counted down, or held where `receding`. D-learning's is none
-    of these but a `discount`. Actions are the best at that horizon, or `drawn`, for outputs that are logits
-    of a policy.
+    action together. Otherwise it is `horizon`, held where `receding`, or counted down; having run out it
+    stays at 1, or starts `again` from H. D-learning's is none of these but a `discount`. Actions are the best
+    at that horizon, or `drawn`, for outputs that are logits of a policy.
     """
 
     alpha: Any = 0.9
     horizon: Any = 0
     receding: bool = False
+    again: bool = False
     vote: int = 0
     method: Method = "c-learning"
     discount: Any = None
@@ -65,11 +66,16 @@ def check_dial(config: Config, name: str) -> None:
 
 
 def own_dial(config: Config) -> Dial:
-    """How a config's agent acts unless told otherwise; with a horizon but no alpha, it counts down from H."""
+    """How a config's agent acts unless told otherwise.
+
+    With a horizon but no alpha, it counts down from H, again and again.
+    """
     known = dials(config)
     horizon = config.max_horizon if known == ("horizon",) else 0
     discount = config.discount if "discount" in known else None
-    return Dial(config.alpha, horizon, vote=config.vote, method=config.method, discount=discount)
+    return Dial(
+        config.alpha, horizon, again=horizon > 0, vote=config.vote, method=config.method, discount=discount
+    )
 
 
 def dial_policy(
@@ -159,6 +165,8 @@ def dial_horizon(
 ) -> Array:
     """The horizon that a dial picks, given C for every horizon and action."""
     if not isinstance(dial.horizon, int) or dial.horizon:
+        if dial.again:
+            return jnp.asarray(cycled_horizon(dial.horizon, step, values.shape[-1]))
         return jnp.asarray(dial.horizon if dial.receding else horizon_left(dial.horizon, step))
     ruled_out: Any = 0
     if skip_ruled_out and spec.step_bound and spec.goal_check:

@@ -58,6 +58,11 @@ def horizon_left(horizon: Any, step: Any) -> Any:
     return jnp.maximum(horizon - step, 1)
 
 
+def cycled_horizon(horizon: Any, step: Any, horizons: int) -> Any:
+    """The same where an episode goes on when its horizon has run out: the next step starts again from H."""
+    return 1 + (horizon - 1 - step) % horizons
+
+
 def minimum_horizon(best: Array, probability: Any) -> Array:
     """The smallest h whose value is at least `probability`, or 0 where no h up to H has it."""
     enough = best >= probability

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from clearning.config import Config
-from clearning.presets.robots import ROBOT
+from clearning.presets.robots import PEN_SCALE, ROBOT
 
 PAPER = Config(
     form="sampled-horizon",
@@ -131,4 +131,10 @@ def hand_manipulate_pen_full() -> Config:
 
     Deviations as for FetchPickAndPlace, and (20) 61 observations instead of 63.
     """
-    return replace(PAPER_ROBOT, env="HandManipulatePenFull-v1", episodes=60_016, updates_per_episode=80)
+    return replace(
+        PAPER_ROBOT,
+        env="HandManipulatePenFull-v1",
+        episodes=60_016,
+        updates_per_episode=80,
+        goal_scale=PEN_SCALE,
+    )

@@ -8,26 +8,30 @@ from clearning.config import Config
 def as_td3(config: Config) -> Config:
     """TD3 with hindsight (continuous actions): no horizon, rewards −1 and 0, discount 0.98.
 
-    Four goals of five come from the episode's future, the others are what it was after.
+    Four goals of five come from the episode's future, the others are what it was after. Two critics, a
+    delayed actor and averaged targets, as in the paper's algorithm 2, which has no noise in the targets.
     """
-    return replace(_with_goals(_without_horizon(config), future=0.8, episode=0.2), method="td3")
+    twins = replace(_without_horizon(config), critics=2)
+    return replace(_with_goals(twins, future=0.8, episode=0.2), method="td3")
 
 
 def as_her(config: Config) -> Config:
     """Double deep Q-learning with hindsight (numbered actions): no horizon, rewards −1 and 0, discount 0.98.
 
-    Four goals of five come from the episode's future, the others are what it was after.
+    Four goals of five come from the episode's future, the others are what it was after: one, to its end.
     """
-    return replace(_with_goals(_without_horizon(config), future=0.8, episode=0.2), method="her")
+    free = replace(_without_horizon(config), new_goal_at_success=False)
+    return replace(_with_goals(free, future=0.8, episode=0.2), method="her")
 
 
 def as_gcsl(config: Config) -> Config:
     """GCSL (numbered actions): learns to repeat what led to a later state of an episode; no horizon.
 
-    It explores by drawing actions from its policy, and by nothing else: random ones would be repeated too.
+    It explores by drawing actions from its policy, and by nothing else: random ones would be repeated too,
+    and so would ways by goals that came before.
     `--form sampled-horizon --max-horizon 50` tells the network how many steps it took.
     """
-    free = replace(_without_horizon(config), epsilon=0.0, epsilon_decay=0.0)
+    free = replace(_without_horizon(config), epsilon=0.0, epsilon_decay=0.0, new_goal_at_success=False)
     return replace(_with_goals(free, future=1.0), method="gcsl")
 
 
@@ -66,7 +70,7 @@ def as_tdm(config: Config) -> Config:
     They learn the distance after exactly h steps: reaching a goal ends no episode, pairs that reach it are
     trained on as they come, and no value is ruled out, for 0 is the best there is.
     """
-    free = replace(config, end_at_success=False, goal_tries=1, pair_tries=1, rule_out=False)
+    free = replace(config, end_at_success=False, goal_tries=1, pair_tries=1, rule_out=False, vote=0)
     return replace(free, method="tdm", form="sampled-horizon", kappa=0.0, action_penalty=0.0)
 
 

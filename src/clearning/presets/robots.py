@@ -38,6 +38,9 @@ MOVER = replace(ROBOT, actor_objective="log-mean", action_penalty_from=0.5, acti
 """Where something is moved: the actor follows the logarithm of the mean of C, which does not prefer haste, as
 that knocks blocks off a table. Its actions cost less once they are learned."""
 
+PEN_SCALE = (10.0, 10.0, 10.0, 1.0, 1.0, 1.0, 1.0)
+"""Of a pen's place in metres and its rotation, for distances of both together."""
+
 
 def gymnasium_defaults() -> Config:
     """The settings that any Gymnasium environment starts from."""
@@ -123,7 +126,7 @@ def hand_manipulate_pen_full() -> Config:
         epsilon_decay=4000.0,
         frontier=0.0,
         action_penalty=0.01,
-        goal_scale=(10.0, 10.0, 10.0, 1.0, 1.0, 1.0, 1.0),
+        goal_scale=PEN_SCALE,
         pair_tries=4,
         evaluate_every=50_000,
         checkpoint_every=50_000,
