@@ -8,23 +8,24 @@ from gymnasium import spaces
 
 
 class PointGoal(gymnasium.Env[Any, Any]):
-    """With `drawable` False it is one of those that have no picture."""
+    """With `drawable` False it is one of those that have no picture; `extra` numbers can be observed too."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None, drawable: bool = True):
+    def __init__(self, render_mode: str | None = None, drawable: bool = True, extra: int = 0):
         self.render_mode = render_mode
         if not drawable:
             self.metadata = {"render_modes": []}
         box = spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.observation_space = spaces.Dict(
-            dict.fromkeys(("observation", "achieved_goal", "desired_goal"), box)
-        )
+        self.extra = np.zeros(extra, np.float32)
+        seen = spaces.Box(-1.0, 1.0, (2 + extra,), np.float32)
+        self.observation_space = spaces.Dict(observation=seen, achieved_goal=box, desired_goal=box)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.place = self.goal = np.zeros(2, np.float32)
 
     def _seen(self) -> dict[str, np.ndarray]:
-        return {"observation": self.place, "achieved_goal": self.place, "desired_goal": self.goal}
+        seen = np.concatenate([self.place, self.extra])
+        return {"observation": seen, "achieved_goal": self.place, "desired_goal": self.goal}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

@@ -1,5 +1,6 @@
 """Anybody's Gymnasium environment: what is asked of it, what is stored of it, and how it may fail."""
 
+import dataclasses
 import gc
 import json
 import os
@@ -13,6 +14,8 @@ from typing import Any
 
 import goal_worlds
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import assert_refused, run
@@ -21,10 +24,13 @@ from gymnasium.wrappers import TimeLimit
 from test_resume import assert_same_run
 
 import clearning
+from clearning.config import Config
 from clearning.envs import ExternalEnv, check_env
-from clearning.envs.external import EnvironmentFailed
+from clearning.envs.external import EnvironmentFailed, find_achieved
+from clearning.envs.gymnasium_env import GymnasiumGoalEnv
+from clearning.envs.objections import Probe
 from clearning.files import load_arrays
-from clearning.rollout import collect_external
+from clearning.rollout import collect, collect_external
 
 POINT = "goal_worlds:Point-v0"
 TINY: dict[str, Any] = {
@@ -226,6 +232,75 @@ def test_any_two_rewards_tell_what_is_reached(reward):
     assert env.reached(achieved, goal).tolist() == [True, True, False]
 
 
+class Judge(goal_worlds.Point):
+    """Whose check is what a function makes of the rewards."""
+
+    def __init__(self, judge: Any):
+        super().__init__()
+        self.judge = judge
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return self.judge(super().compute_reward(achieved, desired, info))
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda rewards: rewards == 0,  # truth values
+        lambda rewards: (rewards == 0).astype(np.int8),
+        np.flip,  # rows mixed up, which single pairs are not
+    ],
+)
+def test_any_check_gives_one_answer_for_each_pair(judge):
+    env = ExternalEnv(Judge(judge), max_episode_steps=5)
+    achieved = np.array([[0.0, 0.0], [0.9, 0.9], [0.9, 0.9]], np.float32)
+    assert env.reached(achieved, np.zeros((3, 2), np.float32)).tolist() == [True, False, False]
+    assert check_env(Judge(judge), max_episode_steps=5).trainable
+
+
+def test_a_check_that_gives_nan_is_told():
+    bad = []
+    env = ExternalEnv(Judge(lambda rewards: rewards + np.nan if bad else rewards), max_episode_steps=5)
+    bad.append(True)
+    with pytest.raises(EnvironmentFailed, match="Judge: its compute_reward gave NaN or infinity"):
+        env.reached(np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+class OwnGoalOnly(goal_worlds.Point):
+    """Says in its info whether its own goal is reached, and nothing of any other."""
+
+    compute_reward: Any = property(lambda self: self.missing)  # an AttributeError, as if it were not there
+
+    def step(self, action: Any) -> Any:
+        self.at = np.clip(self.at + 0.1 * np.asarray(action), -1, 1).astype(np.float32)
+        success = float(np.linalg.norm(self.at - self.goal)) <= self.claims
+        return self.observe(), 0.0, False, False, {"is_success": success}
+
+
+@pytest.mark.parametrize("taken_as", [np.asarray, np.atleast_2d])
+def test_a_check_that_knows_batches_only_is_asked_for_batches(taken_as):
+    class Batches(OwnGoalOnly):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            apart = taken_as(achieved) - taken_as(desired)  # a single pair raises, or is a batch of one
+            return (np.linalg.norm(apart, axis=1) <= 0.3) - 1.0
+
+    env = ExternalEnv(Batches(), max_episode_steps=5)
+    assert env.reached(np.array([[0.29, 0.0], [0.31, 0.0]]), np.zeros((2, 2))).tolist() == [True, False]
+
+
+def test_without_a_check_a_distance_will_do():
+    with pytest.raises(clearning.ClearningError, match=r"no compute_reward.*set reached_within to the"):
+        ExternalEnv(OwnGoalOnly(), max_episode_steps=5)
+    env = ExternalEnv(OwnGoalOnly(), max_episode_steps=5, reached_within=0.3)
+    assert env.reached(np.array([[0.29, 0.0], [0.31, 0.0]]), np.zeros((2, 2))).tolist() == [True, False]
+    assert not check_env(OwnGoalOnly(), max_episode_steps=50, reached_within=0.3).warnings
+    other = check_env(OwnGoalOnly(claims=0.6), max_episode_steps=50, reached_within=0.3)
+    assert "disagree" in other.warnings[0]
+    settings = TINY | {"max_episode_steps": 6, "env_steps": 60, "reached_within": 0.3}
+    agent = clearning.train(env=OwnGoalOnly(), quiet=True, **settings)
+    assert agent.act([0.0, 0.0, 0.0], [0.5, 0.5]).shape == (2,)
+
+
 def test_a_wrappers_own_check_comes_first():
     class Stricter(gymnasium.Wrapper):
         def compute_reward(self, achieved, desired, info):
@@ -238,6 +313,98 @@ def test_a_wrappers_own_check_comes_first():
 def test_the_achieved_goal_is_not_mistaken_for_what_merely_starts_alike():
     """All of the first observation is zero, as the achieved goal is."""
     assert local().spec.achieved_at == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("observation", "achieved", "found"),
+    [
+        # Two coordinates that have not moved look alike: those side by side are meant.
+        ([[0.0, 0.1, 0.2, 0.0], [0.0, 0.3, 0.4, 0.0]], [[0.1, 0.2, 0.0], [0.3, 0.4, 0.0]], (1, 2, 3)),
+        ([[0.1, 7.0, 0.2], [0.3, 8.0, 0.4]], [[0.2, 0.1], [0.4, 0.3]], (2, 0)),
+        ([[0.0, 0.1, 0.0], [0.0, 0.3, 0.0]], [[0.1, 5.0], [0.3, 5.0]], ()),
+        ([[0.0, 0.1, 8.0, 0.0], [0.0, 0.3, 9.0, 0.0]], [[0.0, 8.0], [0.0, 9.0]], ()),  # one of two: not told
+    ],
+)
+def test_where_an_observation_shows_the_achieved_goal(observation, achieved, found):
+    probe = Probe(np.array(observation), np.array(achieved), np.array(achieved))
+    assert find_achieved(probe) == found
+
+
+def test_actions_at_the_bounds_stay_within_them():
+    spec = local().spec
+    for low, high in ((-1.0, 0.1), (-2.5, 3.3)):
+        box = spaces.Box(np.float32(low), np.float32(high), (2,))
+        spec = dataclasses.replace(spec, action_low=(low, low), action_high=(high, high))
+        for edge in (-1.0, 1.0):
+            assert box.contains(spec.in_bounds(np.full(2, edge, np.float32)))
+
+
+def test_no_autoreset_gets_between():
+    """A wrapper that resets by itself at the step after an end is not asked for that step."""
+    world = gymnasium.wrappers.Autoreset(goal_worlds.Point(ends="success edge"))
+    ran = episodes_of(ExternalEnv(world, max_episode_steps=12), count=10)
+    assert (ran.length < 12).any()
+    for observation, length in zip(ran.observation, ran.length, strict=True):
+        np.testing.assert_allclose(observation[: length + 1, 0], 0.1 * np.arange(length + 1), rtol=1e-6)
+
+
+def test_both_collectors_hand_over_the_same_arrays():
+    car = clearning.envs.DubinsCar()
+    turn = lambda s, g, t: (3 + (t + s[..., 0].astype(int)) % 3).astype(np.int32)  # noqa: E731
+    outside = ExternalEnv(GymnasiumGoalEnv(car), max_episode_steps=40)
+    theirs = episodes_of(outside, turn, count=4)
+    ours = collect(
+        car,
+        lambda key, s, g, t: (3 + (t + s[0].astype(int)) % 3).astype(jnp.int32),
+        jax.random.key(0),
+        jnp.asarray(theirs.observation[:, 0]),
+        jnp.asarray(theirs.goal),
+        40,
+    )
+    for name, one, other in zip(ours._fields, ours, theirs, strict=True):
+        one = np.asarray(one)
+        assert (one.shape, one.dtype) == (other.shape, other.dtype), name
+        steps = {"observation": 1, "achieved": 1, "action": 0}.get(name)
+        for i, length in enumerate(theirs.length):
+            whole = slice(None) if steps is None else slice(length + steps)
+            np.testing.assert_allclose(
+                one[i][whole] if one[i].ndim else one[i],
+                other[i][whole] if one[i].ndim else other[i],
+                atol=1e-5,
+            )
+
+
+def test_an_id_that_this_process_registered_opens_in_workers_too():
+    gymnasium.register("Plain", entry_point="goal_worlds:Point", max_episode_steps=12, kwargs={"radius": 0.2})
+    try:
+        env = clearning.envs.make_world(Config(env="Plain", processes=1))
+        assert env.spec.max_episode_steps == 12
+        assert env.pool(1).reset(np.arange(1)).observation.shape == (1, 3)
+        env.close()
+    finally:
+        del gymnasium.registry["Plain"]
+
+
+def test_workers_hold_no_jax():
+    pytest.importorskip("gymnasium_robotics")
+    env = ExternalEnv("FetchReach-v4", processes=1)
+    pool = env.pool(1)
+    pool.reset(np.arange(1))
+    loaded = Path(f"/proc/{pool.groups[0].process.pid}/maps").read_text()
+    env.close()
+    assert "mujoco" in loaded
+    assert "jaxlib" not in loaded
+
+
+def test_a_module_in_the_current_folder_can_be_named(capsys, monkeypatch, tmp_path):
+    (tmp_path / "here_worlds.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Here-v0', entry_point='goal_worlds:Point', max_episode_steps=12)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    code, out, err = run(capsys, "check-env", "here_worlds:Here-v0")
+    assert code == 0, out + err
 
 
 def test_collected_episodes_do_not_depend_on_the_processes():
@@ -733,12 +900,31 @@ def test_whatever_breaks_a_run_is_saved_and_ends_with_the_same_bits(tmp_path, wh
     assert_same_run(folder, whole)
 
 
+def test_nan_in_mid_training_ends_the_command_with_one(capsys, monkeypatch, tmp_path, flag):
+    def observe(learner: Any, episodes: Any) -> Any:
+        flag.write_text("nan")
+        return learner
+
+    monkeypatch.setattr("clearning.training.observe", observe)
+    folder = tmp_path / "run"
+    try:
+        code, _, err = run(capsys, "train", "--env", POINT, "--out", str(folder), *options(run_on(flag)))
+    finally:
+        flag.unlink(missing_ok=True)
+    assert code == 1
+    assert f"{POINT} showed NaN or infinity in its 'achieved_goal', at step 1 of an episode" in err
+    assert f"saved; go on with `clearning resume {folder}`" in err
+    assert (folder / "checkpoint.safetensors").is_file()
+
+
 def test_a_check_that_raises_is_told(tmp_path, flag):
     start = clearning.Callbacks(after_episode=lambda agent, record: flag.write_text("reward") and None)
     world = goal_worlds.Point(flag=str(flag))
     try:
-        with pytest.raises(clearning.ClearningError, match="no reward today"):
-            clearning.train(env=world, max_episode_steps=12, callbacks=start, quiet=True, **TINY)
+        with pytest.raises(clearning.ClearningError, match=r"no reward today.*saved; go on with"):
+            clearning.train(
+                env=world, max_episode_steps=12, callbacks=start, quiet=True, out=tmp_path / "run", **TINY
+            )
     finally:
         flag.unlink(missing_ok=True)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run, untrained_run
+from conftest import assert_refused, run, untrained_run
 from PIL import Image
 from point_goal import PointGoal
 
@@ -16,6 +16,7 @@ from clearning.config import replace_settings
 from clearning.envs import ENVIRONMENTS, ExternalEnv, make_world
 from clearning.errors import ClearningError, UsageError
 from clearning.presets import gymnasium_defaults, preset
+from clearning.report.opening import complete_dial
 from clearning.rollout import Dial
 
 TINY = {"hidden": (8,), "max_horizon": 10}
@@ -152,6 +153,48 @@ def test_bad_input_gets_a_clear_sentence(capsys, lake_run, no_encoder, arguments
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_an_environment_with_other_spaces_than_the_agents_is_told(capsys, tmp_path, no_encoder):
+    folder = untrained_run(tmp_path / "run", replace_settings(gymnasium_defaults(), TINY | POINT))
+    record = json.loads((folder / "config.json").read_text())
+    record["config"]["env_options"] = {"extra": 3}
+    (folder / "config.json").write_text(json.dumps(record))
+    words = (
+        "The agent is of another world: the observations of PointGoal-v0 are not what they were: 2 numbers"
+    )
+    assert_refused(capsys, ["video", str(folder)], 1, words)
+
+
+def test_the_panel_picks_the_horizon_that_the_agent_acts_with(point_run):
+    """Naive horizon-aware Q has probabilities as they are, where C-learning has logits."""
+    config = replace_settings(preset("frozen-lake"), {"method": "naive-q", "form": "sampled-horizon"} | TINY)
+    agent = Agent.load(untrained_run(point_run.parent / "naive", config) / "agent.safetensors")
+    look = video._looker(agent, complete_dial(None, agent))
+    for x in range(5):
+        _, horizon = look(np.array([x, 0.0]), np.array([1.0, 6.0]), 0)
+        assert horizon == agent.dialled_horizon([x, 0], [1, 6])
+
+
+def test_a_video_keeps_the_agents_own_voting(tmp_path, monkeypatch, no_encoder):
+    folder = untrained_run(tmp_path / "car", replace_settings(preset("dubins-car"), TINY))
+    shown, frames = [], video.frames
+    monkeypatch.setattr(video, "frames", lambda *arguments: shown.append(arguments[3]) or frames(*arguments))
+    video.write_video(folder, episodes=1, dial=Dial(0.5))
+    assert (shown[0].vote, shown[0].alpha) == (2, 0.5)
+
+
+def test_a_mujoco_arm_is_filmed(tmp_path, capsys, no_encoder):
+    pytest.importorskip("gymnasium_robotics")
+    config = replace_settings(preset("fetch-reach"), TINY | {"processes": 1})
+    folder = untrained_run(tmp_path / "run", config)
+    code, _, err = run(capsys, "video", str(folder), "--episodes", "1", "--horizon", "2")
+    if "could not be drawn" in err:
+        pytest.skip("MuJoCo cannot draw on this machine")
+    assert code == 0, err
+    with Image.open(folder / "video.gif") as film:
+        picture = np.asarray(film.convert("RGB"))
+    assert len(np.unique(picture[:, : recording.SIDE].reshape(-1, 3), axis=0)) > 50  # an arm, not a blank
 
 
 def test_an_environment_that_takes_no_render_mode_is_told():

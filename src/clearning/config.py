@@ -52,7 +52,8 @@ class Config:
     """Learn from these recorded episodes instead of collecting any: an .npz or HDF5 file, or the name of a
     Minari dataset. Without `updates`, as many are made as the episodes or steps would bring."""
     reached_within: float = 0.0
-    """Recorded episodes without an environment: the distance between goals at which one counts as reached."""
+    """The distance between goals at which one counts as reached: for recorded episodes without an
+    environment, and for a Gymnasium environment that has no compute_reward."""
     random_episodes: int = 15
     """Episodes of random actions before the first update."""
     parallel_envs: int = 1
@@ -229,7 +230,6 @@ class Config:
         _require(self.env_timeout > 0, "env_timeout must be positive", self.env_timeout)
         budget = self.episodes or self.env_steps or self.updates
         _require(budget, "episodes, env_steps or updates must be positive", 0)
-        _require(not (self.env and self.reached_within), "reached_within is for no environment", self.env)
         for name in AT_LEAST_ONE:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         for name in NOT_NEGATIVE:

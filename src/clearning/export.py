@@ -76,7 +76,8 @@ def onnx_model(agent: Agent) -> Any:
         index = graph("Sub", chosen, _ints(1)) if one_each else greedy
         action = graph("GatherND", proposals, index, batch_dims=1)
         low, high = (np.array(x, np.float32) for x in (spec.action_low, spec.action_high))
-        graph("Add", low, graph("Mul", graph("Add", action, 1.0), (high - low) / 2), output="action")
+        scaled = graph("Add", low, graph("Mul", graph("Add", action, 1.0), (high - low) / 2))
+        graph("Min", graph("Max", scaled, low), high, output="action")
     else:
         graph("Squeeze", greedy, _ints(1), output="action")
     return graph.model(agent)

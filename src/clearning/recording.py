@@ -21,8 +21,9 @@ from clearning.envs.external import open_by_name
 from clearning.envs.gymnasium_env import GymnasiumGoalEnv
 from clearning.envs.worker import EnvGroup
 from clearning.errors import ClearningError, UsageError
-from clearning.evaluate import TEST_SEEDS
+from clearning.evaluate import TEST_SEEDS, steps_to_take
 from clearning.rollout import Dial
+from clearning.runs import refuse_other_world
 
 SIDE = 640  # pixels of a picture, which is a square
 
@@ -48,9 +49,10 @@ class Moment(NamedTuple):
 
 def walk(agent: Agent, world: ExternalEnv, start: Start, dial: Dial, act: ActAt) -> Iterator[Moment]:
     """One episode of `act(observations, goals, step)`; at each moment given, the environment stands there."""
+    if not isinstance(world.env.unwrapped, GymnasiumGoalEnv):  # a foreign one may have changed
+        refuse_other_world("The agent", agent.spec, world.spec)
     group = EnvGroup([world.env], world.action_repeat)
-    counts_down = dial.horizon and not dial.receding
-    limit = dial.horizon if counts_down else agent.spec.max_episode_steps
+    limit = steps_to_take(agent.spec, dial)
     first, _ = world.env.reset(seed=start.seed, options=start.options)
     observation = np.asarray(first["observation"], np.float32)
     goal = np.asarray(first["desired_goal"], np.float32)
@@ -94,7 +96,7 @@ def drawn_world(config: Config, agent: Agent) -> ExternalEnv:
     env = rendering_env(config)
     try:
         limit = config.max_episode_steps or agent.spec.max_episode_steps * config.action_repeat
-        return ExternalEnv(env, None, limit, config.action_repeat)
+        return ExternalEnv(env, None, limit, config.action_repeat, reached_within=config.reached_within)
     except ClearningError:
         env.close()
         raise

@@ -60,6 +60,7 @@ METRICS = {
     "seconds": "time spent training so far, evaluation included",
 }
 """Every column of metrics.csv, and what it means."""
+PLACE_FIELDS = ("observation", "achieved", "action", "episode", "transition")
 COUNTED = ("episodes", "env_steps", "updates")
 LARGEST_METRIC = 1e15
 
@@ -73,7 +74,16 @@ SPACES: dict[str, Callable[[EnvSpec], Any]] = {
 }
 """What of an environment a trained network fits."""
 
-PLACE_FIELDS = ("observation", "achieved", "action", "episode", "transition")
+
+def refuse_other_world(whose: str, then: EnvSpec, now: EnvSpec) -> None:
+    """Refuse an environment with other spaces than it had when something was trained on it."""
+    for what, tell in SPACES.items():
+        if tell(then) != tell(now):
+            detail = "" if what.startswith("bounds") else f": {tell(then)} then, {tell(now)} now"
+            raise ClearningError(
+                f"{whose} is of another world: the {what} of {now.name} are not what they were{detail}. "
+                f"Train anew, or bring the environment back as it was."
+            )
 
 
 @dataclass
@@ -181,14 +191,9 @@ class RunFolder:
         """An environment may have changed since a run was trained on it."""
         if not self.agent_file.is_file():
             return
-        then = spec_from_dict(load_arrays(self.agent_file)[1].get("spec", {}))
-        for what, tell in SPACES.items():
-            if tell(then) != tell(now):
-                detail = "" if what.startswith("bounds") else f": {tell(then)} then, {tell(now)} now"
-                raise ClearningError(
-                    f"{self.path} is of another world: the {what} of {now.name} are not what they were"
-                    f"{detail}. Train anew, or bring the environment back as it was."
-                )
+        refuse_other_world(
+            str(self.path), spec_from_dict(load_arrays(self.agent_file)[1].get("spec", {})), now
+        )
 
     def read(self) -> tuple[Config, int, dict[str, Any]]:
         """The config, the seed and the whole record of an existing run."""

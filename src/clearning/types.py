@@ -106,7 +106,7 @@ class EnvSpec:
     def in_bounds(self, action: Any) -> Any:
         """A continuous action, which learners see scaled to [−1, 1], in the environment's own units."""
         low, high = np.array(self.action_low, np.float32), np.array(self.action_high, np.float32)
-        return low + (action + 1) * (high - low) / 2
+        return (low + (action + 1) * (high - low) / 2).clip(low, high)  # which rounding may overstep
 
 
 class Episodes(NamedTuple):

@@ -20,11 +20,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from clearning.agent import Agent
+from clearning.core.recursions import rule_for
 from clearning.envs import ExternalEnv, refuse_foreign_module
 from clearning.errors import ClearningError, UsageError
 from clearning.plots.style import BLACK, BLUE, GREEN, TITLES, VERMILION, styled
 from clearning.recording import SIDE, Start, drawn_world, picture, starts, walk
-from clearning.rollout import Dial, batched_policy, dial_horizon, own_dial
+from clearning.report.opening import complete_dial
+from clearning.rollout import Dial, batched_policy, dial_horizon
 from clearning.runs import run_folders
 
 FPS = 6  # steps shown per second: slow enough to see the curve move
@@ -72,10 +74,7 @@ def write_video(
     path = _path(Path(out) if out else folder.path / f"video{_best_suffix()}")
     agent = Agent.load(folder.agent_file)
     agent.require_c()  # which the panel beside the picture shows
-    if dial is None:
-        dial = own_dial(agent.config)
-    elif dial.horizon > agent.max_horizon:
-        raise UsageError(f"--horizon must be in 1..{agent.max_horizon}, not {dial.horizon}.")
+    dial = complete_dial(dial, agent)
     world = drawn_world(config, agent)
     try:
         ends: list[bool] = []
@@ -120,7 +119,7 @@ def _looker(agent: Agent, dial: Dial) -> Look:
 
     @eqx.filter_jit
     def pick(network: Any, observation: Any, goal: Any, step: Any) -> Any:
-        values = jax.nn.sigmoid(network.curve(observation, goal))
+        values = rule_for(dial.method, 0.5).link(network.curve(observation, goal))
         skip = agent.config.skip_ruled_out
         return dial_horizon(values, agent.spec, dial, observation, goal, step, skip)
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clearning.cli import arguments, commands, training
+from clearning.cli.modules import look_here_too
 from clearning.cli.output import say
 from clearning.errors import ClearningError, UsageError
 
@@ -72,6 +73,7 @@ def _dispatch(argv: list[str]) -> None:
 
 def _import(module: str) -> None:
     """What a run folder names but must not import by itself: the module of its environment."""
+    look_here_too()
     try:
         importlib.import_module(module)
     except (ImportError, ValueError) as error:

@@ -224,6 +224,8 @@ class CheckEnvArgs:
     """Options of the environment, as in `--env-options reward_type sparse`."""
     max_episode_steps: int = 0
     """Steps of an episode at most; 0 for the environment's own limit."""
+    reached_within: float = 0.0
+    """The distance at which a goal counts as reached, where the environment has no compute_reward."""
 
 
 @dataclass(frozen=True)

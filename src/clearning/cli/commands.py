@@ -20,6 +20,7 @@ from clearning.cli.arguments import (
     ReproduceArgs,
     VideoArgs,
 )
+from clearning.cli.modules import look_here_too
 from clearning.cli.output import say
 from clearning.cli.training import parse_seeds
 from clearning.errors import ClearningError, UsageError
@@ -158,7 +159,9 @@ def check_env_command(args: CheckEnvArgs) -> None:
     if args.env in ENVIRONMENTS:
         id_ = next(i for i, name in IDS.items() if name == args.env)
         raise UsageError(f"{args.env} is our own and works; as a Gymnasium environment its id is {id_}.")
-    report = check_env(args.env, args.env_options, args.max_episode_steps)
+    if ":" in args.env:
+        look_here_too()
+    report = check_env(args.env, args.env_options, args.max_episode_steps, args.reached_within)
     for name, text in report.findings.items():
         print(f"{name}: {text}")
     for text in report.warnings:

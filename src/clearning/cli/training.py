@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from clearning.cli.arguments import ResumeArgs, TrainArgs
+from clearning.cli.modules import look_here_too
 from clearning.cli.output import say
 from clearning.config import Config
 from clearning.errors import UsageError
@@ -79,6 +80,8 @@ def _train(preset_name: str | None, args: TrainArgs) -> None:
     from clearning.runs import RunFolder
 
     config = args.config
+    if ":" in config.env:
+        look_here_too()
     if config.env or not config.from_episodes:
         make_world(config)  # a bad environment is better told before any folder is made
     seeds = parse_seeds(args.seeds) if args.seeds else [args.seed]

@@ -67,8 +67,9 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Any:
 
 
 def is_gymnasium_id(name: str) -> bool:
-    """Whether a name is written as Gymnasium's ids are, as in FetchReach-v4 or my_package:Robot-v0."""
-    return name not in ENVIRONMENTS and bool(re.search(r"[:/]|-v\d+$", name))
+    """Whether a name is a Gymnasium id, or written like one, as in FetchReach-v4 or my_package:Robot-v0."""
+    written = re.search(r"[:/]|-v\d+$", name) or name in gymnasium.registry
+    return name not in ENVIRONMENTS and bool(written)
 
 
 def refuse_foreign_module(config: Config) -> None:
@@ -88,6 +89,7 @@ def refuse_foreign_module(config: Config) -> None:
 def make_world(config: Config, env: Any = None) -> Any:
     """The environment that a config names, or a user's own, ready to be trained on."""
     limits = (config.max_episode_steps, config.action_repeat, config.processes, config.env_timeout)
+    limits += (config.reached_within,)
     if isinstance(env, gymnasium.Env):
         world = ExternalEnv(env, None, *limits)
         world.refuse_more_than_one(config.parallel_envs)  # better told before any folder is made
@@ -99,9 +101,16 @@ def make_world(config: Config, env: Any = None) -> Any:
     if env is None and is_gymnasium_id(config.env):
         return ExternalEnv(config.env, config.env_options, *limits)
     world = make(config.env, config.env_options) if env is None else _checked(env)
-    for setting, plain in (("max_episode_steps", 0), ("action_repeat", 1)):
-        if getattr(config, setting) != plain:
-            raise UsageError(f"{setting} is for Gymnasium environments; {world.spec.name} has its own steps.")
+    own = {
+        "max_episode_steps": "steps",
+        "action_repeat": "steps",
+        "reached_within": "check of what is reached",
+    }
+    for setting, what in own.items():
+        if getattr(config, setting) != getattr(Config, setting):
+            raise UsageError(
+                f"{setting} is for Gymnasium environments; {world.spec.name} has its own {what}."
+            )
     return world
 
 

@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 from clearning.config import Config
 from clearning.envs.external import (
     ExternalEnv,
+    ReachedWithin,
     UnsuitableEnvironment,
     episode_limit,
     find_achieved,
@@ -61,7 +62,10 @@ class Walk(NamedTuple):
 
 
 def check_env(
-    env: str | gymnasium.Env[Any, Any], options: Mapping[str, Any] | None = None, max_episode_steps: int = 0
+    env: str | gymnasium.Env[Any, Any],
+    options: Mapping[str, Any] | None = None,
+    max_episode_steps: int = 0,
+    reached_within: float = 0.0,
 ) -> EnvReport:
     """Everything that would not work in an environment, by its id or as an object, and what it is like."""
     report = EnvReport(env if isinstance(env, str) else name_of(env))
@@ -70,6 +74,8 @@ def check_env(
         opened = open_by_name(report.name, {**(options or {}), **limits})
     else:
         opened = TimeLimit(env, max_episode_steps) if max_episode_steps else env
+    if reached_within:
+        opened = ReachedWithin(opened, reached_within)
     try:
         report.objections, probe = find_objections(opened)
         limit = max_episode_steps or episode_limit(opened)
@@ -92,7 +98,7 @@ def check_env(
         if isinstance(env, str):
             opened.close()  # an object is the user's to close
     if report.trainable and isinstance(env, str):
-        _try_worker(report, env, options, max_episode_steps)
+        _try_worker(report, env, options, max_episode_steps, reached_within)
     return report
 
 
@@ -220,11 +226,13 @@ def _repeats(env: gymnasium.Env[Any, Any], walk: Walk, limit: int) -> bool:
     )
 
 
-def _try_worker(report: EnvReport, name: str, options: Mapping[str, Any] | None, max_steps: int) -> None:
+def _try_worker(
+    report: EnvReport, name: str, options: Mapping[str, Any] | None, max_steps: int, reached_within: float
+) -> None:
     """Training steps environments in processes of their own; one more place where something can go wrong."""
     world = None
     try:
-        world = ExternalEnv(name, options, max_steps, processes=1)
+        world = ExternalEnv(name, options, max_steps, processes=1, reached_within=reached_within)
         world.pool(1).reset(np.arange(1))
     except UnsuitableEnvironment as error:
         report.objections.append(str(error).rstrip("."))

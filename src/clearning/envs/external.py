@@ -32,6 +32,17 @@ class UnsuitableEnvironment(ClearningError):
     """An environment lacks something that training on it needs, or it cannot be opened."""
 
 
+class ReachedWithin(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose goals count as reached within a distance that the user gives."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], distance: float):
+        super().__init__(env)
+        self.distance = distance
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (np.linalg.norm(achieved - desired, axis=-1) <= self.distance) - 1.0
+
+
 class ExternalEnv:
     """A Gymnasium environment with goals, by its id or as an object.
 
@@ -47,6 +58,7 @@ class ExternalEnv:
         action_repeat: int = 1,
         processes: int = 0,
         timeout: float = 300.0,
+        reached_within: float = 0.0,
     ):
         self.name = env if isinstance(env, str) else name_of(env)
         self.options = dict(options or {})
@@ -58,6 +70,8 @@ class ExternalEnv:
             self.env = open_by_name(self.name, self.options)
         else:
             self.env = TimeLimit(env, max_episode_steps) if max_episode_steps else env
+        if reached_within:
+            self.env = ReachedWithin(self.env, reached_within)
         self.action_repeat, self.processes, self.timeout = action_repeat, processes, timeout
         objections, probe = find_objections(self.env)
         if objections or probe is None:
@@ -78,9 +92,11 @@ class ExternalEnv:
         size = achieved.shape[-1]
         try:
             reward = self.rewards(achieved.reshape(-1, size), goal.reshape(-1, size))
-            return (reward >= self.best_reward - 1e-6).reshape(achieved.shape[:-1])
         except Exception as error:
             raise EnvironmentFailed(f"{self.name}: its compute_reward raised {told(error)}") from error
+        if not np.isfinite(reward).all():
+            raise EnvironmentFailed(f"{self.name}: its compute_reward gave NaN or infinity")
+        return (reward >= self.best_reward - 1e-6).reshape(achieved.shape[:-1])
 
     # Stepping -----------------------------------------------------------------------------------
 
@@ -204,9 +220,17 @@ def spec_of(
 
 
 def find_achieved(probe: Probe) -> tuple[int, ...]:
-    """The coordinates of the observation that repeat the achieved goal in all samples; () if none do."""
+    """The coordinates of the observation that repeat the achieved goal in all samples; () if none surely do.
+
+    What did not move in the samples may look like another coordinate that did not: those side by side go
+    first, and after that only what is like no other.
+    """
     same = (probe.observation[:, :, None] == probe.achieved[:, None, :]).all(0)  # (observation, goal)
-    return tuple(int(i) for i in same.argmax(0)) if same.any(0).all() else ()
+    size = same.shape[1]
+    for first in range(len(same) - size + 1):
+        if same[first : first + size].diagonal().all():
+            return tuple(range(first, first + size))
+    return tuple(int(i) for i in same.argmax(0)) if (same.sum(0) == 1).all() else ()
 
 
 def name_of(env: gymnasium.Env[Any, Any]) -> str:

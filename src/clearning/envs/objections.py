@@ -66,7 +66,8 @@ def spaces_objections(env: gymnasium.Env[Any, Any]) -> list[str]:
     if not has_check or not callable(env.get_wrapper_attr("compute_reward")):
         objections.append(
             "it has no compute_reward(achieved_goal, desired_goal, info), by which goals other than the "
-            "episode's own are judged"
+            "episode's own are judged, as a success in its info cannot: add it, or set reached_within to the "
+            "distance at which a goal counts as reached"
         )
     return objections
 
@@ -147,31 +148,37 @@ def observation_objections(env: gymnasium.Env[Any, Any], shown: list[dict[str, A
 def rewards_of(env: gymnasium.Env[Any, Any]) -> Callable[[Any, Any], np.ndarray]:
     """compute_reward over batches; that of a wrapper comes before that of what it wraps."""
     compute = env.get_wrapper_attr("compute_reward")
-    return lambda achieved, goal: np.asarray(compute(achieved, goal, {}))
+    return lambda achieved, goal: np.asarray(compute(achieved, goal, {}), float)
 
 
 def independent_rewards(env: gymnasium.Env[Any, Any], probe: Probe) -> Callable[[Any, Any], np.ndarray]:
-    """compute_reward over batches, or pair by pair where a batch of one pair fails.
+    """compute_reward over batches, or pair by pair where it mixes the rows of a batch up.
 
-    HandManipulatePen's does: it mixes the rows of a batch up (gymnasium-robotics 1.4.2) and is right for
-    single pairs only, which takes hundreds of times as long. A way around is taken where it gives the same.
+    HandManipulatePen's does (gymnasium-robotics 1.4.2), and is right for single pairs only, which takes
+    hundreds of times as long. A way around is taken where it gives the same.
     """
-    batched = rewards_of(env)
-    try:
-        batched(probe.desired[:1], probe.desired[:1])
-        return batched
-    except Exception:
-        compute = env.get_wrapper_attr("compute_reward")
-    one_by_one = lambda a, g: np.array([compute(x, y, {}) for x, y in zip(a, g, strict=True)])  # noqa: E731
-    around = _rewards_turned_alike(env, batched)
-    if around is None:
-        return one_by_one
+    batched, single = rewards_of(env), env.get_wrapper_attr("compute_reward")
+    one_by_one = lambda a, g: np.array([single(x, y, {}) for x, y in zip(a, g, strict=True)], float)  # noqa: E731
     # Goals beside themselves, from near enough to too far, and what was really shown.
     rng = np.random.default_rng(0)
     apart = np.geomspace(1e-3, 1, len(probe.desired))[:, None] * rng.normal(size=probe.desired.shape)
     achieved = np.concatenate([probe.achieved, probe.desired + apart.astype(np.float32)])
     goal = np.concatenate([probe.desired, probe.desired])
-    return around if np.array_equal(around(achieved, goal), one_by_one(achieved, goal)) else one_by_one
+    try:
+        right = one_by_one(achieved, goal)
+    except Exception:
+        return batched
+    if right.shape != (len(goal),):
+        return batched  # it knows batches only
+    for rewards in (batched, _rewards_turned_alike(env, batched)):
+        with contextlib.suppress(Exception):  # the pen's raises at a batch of one
+            if (
+                rewards
+                and np.array_equal(rewards(achieved, goal), right)
+                and len(rewards(goal[:1], goal[:1]))
+            ):
+                return rewards
+    return one_by_one
 
 
 def _rewards_turned_alike(env: gymnasium.Env[Any, Any], batched: Callable) -> Callable | None:

@@ -120,12 +120,8 @@ class RemoteGroup:
         here, there = Pipe()
         self.timeout = timeout
         recipe = {"file": there.fileno(), "name": name, "options": options, "count": count}
-        command = [
-            sys.executable,
-            "-P",
-            str(Path(worker.__file__)),
-            json.dumps(recipe | {"action_repeat": action_repeat}),
-        ]
+        recipe |= {"action_repeat": action_repeat, "registered": worker.registration(name)}
+        command = [sys.executable, "-P", str(Path(worker.__file__)), json.dumps(recipe)]
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         self.process = subprocess.Popen(
             command,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 # Packages that register goal environments when imported; asked only when an id is not known yet.
 PLUG_INS = ("clearning", "gymnasium_robotics", "panda_gym")
@@ -89,7 +90,7 @@ def _rows(seen: list[tuple[Any, bool, bool, Any]]) -> Seen:
         desired,
         np.array([s[1] for s in seen]),
         np.array([s[2] for s in seen]),
-        np.array([int(s[3].get("dead", -1)) for s in seen]),
+        np.array([-1 if (dead := s[3].get("dead")) is None else int(dead) for s in seen]),
     )
 
 
@@ -100,12 +101,33 @@ def _column(rows: list[Any], part: str) -> np.ndarray:
     return np.array(rows, np.float32)
 
 
-def serve(connection: Connection, name: str, options: dict[str, Any], count: int, action_repeat: int) -> None:
+def registration(name: str) -> str:
+    """What a process of its own must know of an id to open it without looking for it; "" if it must look.
+
+    Its entry in Gymnasium's register, unless that holds what does not travel.
+    """
+    try:
+        return gymnasium.registry[name].to_json()
+    except Exception:  # not there, or by a function instead of its name
+        return ""
+
+
+def serve(
+    connection: Connection,
+    name: str,
+    options: dict[str, Any],
+    count: int,
+    action_repeat: int,
+    registered: str,
+) -> None:
     """Answer requests until told to stop, or until nobody is left to ask."""
     group = None
     warnings.simplefilter("ignore")  # the training opened the environment too, and warned once
     try:
-        group = EnvGroup([open_env(name, options) for _ in range(count)], action_repeat)
+        if registered and name not in gymnasium.registry:
+            gymnasium.registry[name] = EnvSpec.from_json(registered)
+        with contextlib.redirect_stderr(io.StringIO()):  # notices, which the training has not shown either
+            group = EnvGroup([open_env(name, options) for _ in range(count)], action_repeat)
         connection.send("ready")
         while True:
             request, *arguments = connection.recv()
