@@ -36,7 +36,13 @@ from clearning.reproduce.experiments import (
 from clearning.reproduce.report import Cell, Picture, Section, Table, Text, write_report
 from clearning.reproduce.results import Contestant, Results, steps_to
 from clearning.reproduce.runner import TrainingsFailed, stored_runs, train_missing
-from clearning.reproduce.statistics import best_or_near, difference, interquartile_mean, spread
+from clearning.reproduce.statistics import (
+    best_or_near,
+    difference,
+    interquartile_mean,
+    ratio_of_steps,
+    spread,
+)
 from clearning.runs import RunFolder
 from clearning.training import Interrupted
 
@@ -489,3 +495,20 @@ def test_a_figure_without_training_makes_a_whole_report(tmp_path, capsys):
     page = (tmp_path / "report.html").read_text()
     assert "clearning reproduce figure-difficulties --budget paper --robots " in page
     assert "jax" in page
+
+
+def test_differences_are_of_the_means_that_tables_show():
+    """Each seed counts alike, however many goals it reached: (1 + 4) / 2, and not (1 + 4 + 4) / 3."""
+    nan = np.nan
+    first = np.array([[1.0, nan], [4.0, 4.0]])
+    assert difference(first, np.zeros((2, 2))).value == 2.5
+
+
+def test_a_ratio_of_steps_has_an_interval_over_seeds():
+    steps = [0.0, 10.0, 20.0, 40.0]
+    soon = np.array([steps, *[[0.0, 1.0, 1.0, 1.0]] * 3])
+    late = np.array([steps, *[[0.0, 0.0, 1.0, 1.0]] * 3])
+    assert ratio_of_steps(soon, late, 0.9) == (2.0, 2.0, 2.0)
+    mixed = np.array([steps, [0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    found = ratio_of_steps(soon, mixed, 0.6)  # two of three are enough
+    assert (found.value, found.low, found.high) == (2.0, 1.0, np.inf)

@@ -154,7 +154,7 @@ def test_methods_are_told_apart_goal_by_goal(report):
 def test_claims_are_judged_by_what_the_runs_did(report):
     twice, twice_on_the_car = report.verdicts("Naive horizon-aware Q needs about twice as long")
     assert re.fullmatch(
-        r"holds \| FetchPickAndPlace, paper's form \| steps to 90 %: 90\d, .*1,80\d .*× 2\.00\)", twice
+        r"holds \| FetchPickAndPlace, paper's form \| steps to 90 %: 90\d, .*1,80\d .*× 2\.00 .*\)", twice
     )
     assert "Dubins' car" in twice_on_the_car
     # 75 % after 750 steps of 1,000 to 100 %, and after 1,080 of 1,200 to 83.3 %: longer, but not by half.
@@ -165,10 +165,22 @@ def test_claims_are_judged_by_what_the_runs_did(report):
     assert all("not told apart" in told for told in report.verdicts("D-learning's paths are shorter"))
     assert all(told.startswith("holds") for told in report.verdicts("Outperforms TDMs"))
     assert report.verdicts("Ends nearer to the goal than GCSL")[0].startswith("holds")
+    assert report.verdicts("It reaches fewer goals than a free network")[0].startswith("holds")
+    assert report.verdicts("GCSL, too, reaches more goals than HER there")[0].startswith("holds")
+    assert report.verdicts("Learns sooner than Q-learning")[2].startswith("holds | Mini maze")
     # Who has learned nothing takes one way over the lake, whatever the horizon.
     ways = report.verdicts("C-learning learns the risky and the safe way over the lake")
     assert [told.split(" | ")[0] for told in ways] == ["does not hold"] * 2
     assert all(told.endswith("in 0 of 1 seeds") for told in ways)
+
+
+def test_ablations_have_tables_and_the_lake_has_every_way(report):
+    monotone = report.rows("Ablations", "monotone network", "ours, paper's form", "success")
+    assert monotone == [["33.33, 33.33, 33.33", r"33.33 \[33.33, 33.33\]"]]
+    assert report.means("Temporal difference models", "TDM", "ours, paper's form") == ["0.00 ± 0.00 %", "–"]
+    ways = report.rows("Figure 3a", "C-learning", "ours, all horizons")
+    assert [h for h, _ in ways] == ["6", "24"]
+    assert {way for _, way in ways} <= {"direct", "around", "nowhere"}
 
 
 def test_reachability_stands_beside_what_calling_all_goals_reachable_would_give(report):
@@ -196,7 +208,7 @@ def test_its_origin_has_commands_hours_and_what_is_missing(report):
     assert "107 finished runs, 214.00 hours of training in all. 16 runs are missing." in report.text
     assert "clearning reproduce all --budget paper --seeds 0,1,2 --robots no" in report.text
     told = "clearning train td3/fetch-pick-and-place --seed 2 --episodes 0 --env-steps 300000"
-    assert report.rows("Where this comes from", told) == [["4,000", "2.00"]]
+    assert report.rows("Where this comes from", told) == [["4,000", "4,000", "2.00"]]
 
 
 def test_every_seed_and_every_curve_is_in_a_table_for_machines(report):

@@ -93,8 +93,8 @@ def _origin(
         for m in measured:
             env_steps = f"{m.metrics['env_steps'][-1]:,.0f}"
             told = " ".join(["clearning train", *m.run.arguments()])
-            rows.append([told, env_steps, f"{m.hours:.2f}"])
-        section.blocks.append(Table(["command", "environment steps", "hours"], rows))
+            rows.append([told, env_steps, f"{m.metrics['updates'][-1]:,.0f}", f"{m.hours:.2f}"])
+        section.blocks.append(Table(["command", "environment steps", "updates", "hours"], rows))
     section.blocks.append(Table(["package", "versions"], _versions(results)))
     return section
 

@@ -287,11 +287,15 @@ def _mean(goals: dict[str, Any], world: str, metric: str, stratum: str) -> float
     return float(known.mean()) if len(known) else None
 
 
+def curves_of(runs: Sequence[Measured]) -> np.ndarray:
+    """Environment steps, and the test success of each run after as many, (1 + runs, points)."""
+    curves = [(m.metrics["env_steps"], m.metrics["eval_success"]) for m in runs]
+    grid = np.linspace(0, min(steps[-1] for steps, _ in curves), 400)
+    return np.stack([grid, *(np.interp(grid, [0, *steps], [0.0, *values]) for steps, values in curves)])
+
+
 def steps_to(runs: Sequence[Measured], success: float) -> float | None:
     """Environment steps after which the mean test success over seeds first is so large; None for never."""
-    curves = [(m.metrics["env_steps"], m.metrics["eval_success"]) for m in runs]
-    end = min(steps[-1] for steps, _ in curves)
-    grid = np.linspace(0, end, 400)
-    mean = np.mean([np.interp(grid, [0, *steps], [0.0, *values]) for steps, values in curves], axis=0)
-    above = np.flatnonzero(mean >= success)
+    grid, *curves = curves_of(runs)
+    above = np.flatnonzero(np.mean(curves, axis=0) >= success)
     return float(grid[above[0]]) if len(above) else None

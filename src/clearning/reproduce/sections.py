@@ -1,6 +1,6 @@
 """What the report says of each table and figure, from the runs that are there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ PAPER_NAMES = {"c-learning": "c-learning-td3", "td3": "her-td3"}  # of the metho
 NOTHING = "–"
 BOLD = (
     "Bold by the paper's rule, within each source: the best, or a mean within the error bars of the best. "
-    "Mean ± standard deviation (population) over seeds."
+    "Mean ± standard deviation (population) over seeds. The interquartile mean (IQM) of three is their mean."
 )
 UNITS = {
     "mini-maze": "On the paper's 483 goals, without the doorways. Path length in steps.",
@@ -220,8 +220,10 @@ def figure_1b(results: Results, figures: Path) -> Section:
     text = (
         "By dynamic programming, nothing learned. Left: the paper's example. Middle and right: over states "
         "and goals of a world, the largest error in any value with which the greedy action is still a best "
-        "one. Where nothing slips, C* at its smallest sufficient horizon jumps from 0 to 1 and tolerates any "
-        "error below 0.5; on the slippery lake there is no such jump."
+        "one, at the exact h_α. Where nothing slips, C* at its smallest sufficient horizon jumps from 0 to 1 "
+        "and tolerates any error below 0.5; on the slippery lake there is no such jump. An agent that picks "
+        "h_α by the same values, as far as they are probabilities, tolerates 1 − α of it: from there on a "
+        "later horizon may be picked, at which other actions are as good."
     )
     headings = ["world", "value", "tolerated error, median", "smallest"]
     return Section(
@@ -273,7 +275,22 @@ def figure_3a(results: Results, figures: Path) -> Section:
             section.blocks.append(
                 _picture(figure, figures / f"figure-3a-{_slug(name)}.png", f"Ours, {name}, first seed")
             )
+    if rows := [*_lake_ways(results)]:
+        text = (
+            "The most likely way of every seed: direct, between the holes; around them; or nowhere, where it "
+            "does not come to the goal."
+        )
+        section.blocks += [Text(text), Table(["method", "source", "h", "way of every seed"], rows)]
     return _or_missing(section)
+
+
+def _lake_ways(results: Results) -> Iterator[list[str]]:
+    for method in NEEDS["figure-3a"]["frozen-lake"]:
+        for form, name in FORMS.items():
+            if runs := results.of("frozen-lake", method, form):
+                for h in lake_horizons(method):
+                    ways = ", ".join(m.way(h) for m in runs)
+                    yield [METHODS[method], f"ours, {name}", str(h or NOTHING), ways]
 
 
 def figure_3b(results: Results, figures: Path) -> Section:
@@ -310,8 +327,8 @@ def figure_3c(results: Results, figures: Path) -> Section:
     return _or_missing(section)
 
 
-def curves(title: str, target: str) -> Callable[..., Section]:
-    """Test success while training, every seed of each method."""
+def curves(title: str, target: str, tables: bool = False) -> Callable[..., Section]:
+    """Test success while training, every seed of each method; with a table of each world, what came of it."""
 
     def draw(results: Results, figures: Path) -> Section:
         section = Section(title)
@@ -326,6 +343,10 @@ def curves(title: str, target: str) -> Callable[..., Section]:
                 figure = plots.compare_curves(panels, f"Success while training: {name}")
                 file = figures / f"{target}-{_slug(name)}.png"
                 section.blocks.append(_picture(figure, file, f"Ours, {name}"))
+        for world, methods in NEEDS[target].items() if tables and section.blocks else ():
+            if any(results.of(world, m, f) for m in methods for f in FORMS):
+                section.blocks.append(Text(f"{WORLDS[world]}. {_unit(world)}"))
+                section.blocks += comparison(results, world, [Contestant(m) for m in methods], ("all",))
         return _or_missing(section)
 
     return draw
@@ -363,6 +384,6 @@ SECTIONS: dict[str, Callable[[Results, Path], Section]] = {
     "figure-3b": figure_3b,
     "figure-3c": figure_3c,
     "figure-3d": curves("Figure 3d: success while training", "figure-3d"),
-    "figure-ablation": curves("Ablations: horizons and monotone networks", "figure-ablation"),
-    "figure-tdm": curves("Temporal difference models", "figure-tdm"),
+    "figure-ablation": curves("Ablations: horizons and monotone networks", "figure-ablation", tables=True),
+    "figure-tdm": curves("Temporal difference models", "figure-tdm", tables=True),
 }
