@@ -425,21 +425,22 @@ class MadeUp:
 
 def test_tables_stand_beside_the_papers_with_its_rule_for_bold():
     results = MadeUp({"c-learning": 90.0, "gcsl": 89.5, "her": 50.0})
-    table, seeds, told = sections.comparison(results, "mini-maze", sections.CAR_ROWS, ("all",))
+    asked = sections.rows_of(("c-learning", "gcsl", "her"))
+    table, seeds, told = sections.comparison(results, "mini-maze", asked, ("all",))
     rows = {(row[0], row[1]): row[2:] for row in table.rows}
-    assert set(rows) == {
-        (m, s) for m in ("C-learning", "GCSL", "HER") for s in ("the paper", "ours, paper's form")
-    }
+    paper, ours = "the paper", "ours, paper's form"
+    named = {(m, s) for m in ("C-learning", "GCSL", "HER") for s in (paper, ours)}
+    assert set(rows) == named | {("GCSL, actions drawn", ours)}
     assert rows["C-learning", "the paper"][0] == Cell("86.89 ± 6.56 %", True)
     assert rows["HER", "the paper"] == [Cell("17.87 ± 7.90 %", False), Cell("11.58 ± 2.12", True)]
     mine = {m: rows[m, "ours, paper's form"][0].bold for m in ("C-learning", "GCSL", "HER")}
     assert mine == {"C-learning": True, "GCSL": True, "HER": False}  # 89.5 is within 90 ± 0.82
     assert seeds.rows[0][3:] == ["89.00, 90.00, 91.00", "90.00 [89.00, 91.00]"]
-    assert [row[3] for row in told.rows] == ["different", "different"]
+    assert [row[3] for row in told.rows] == ["different"] * 3
 
 
 def test_the_papers_d_learning_stands_once_beside_all_discounts():
-    rows = sections.comparison(MadeUp({}), "dubins-car", sections.D_ROWS, ("all",))[0].rows
+    rows = sections.comparison(MadeUp({}), "dubins-car", sections.rows_of(["d-learning"]), ("all",))[0].rows
     assert [row[:2] for row in rows] == [["D-learning", "the paper"]]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from clearning.core.tabular import optimal_c
 from clearning.envs import FrozenLake
-from clearning.reproduce.experiments import DISCOUNTS, FORMS, METHODS, WORLDS
+from clearning.reproduce.experiments import FORMS, METHODS, WORLDS, ways_of_acting
 from clearning.reproduce.report import Cell, Section, Table, Text
 from clearning.reproduce.results import WAYS, Contestant, Results, curves_of, steps_to
 from clearning.reproduce.sections import exact_tolerances, told_apart
@@ -115,7 +115,7 @@ def _compared(
 ) -> Iterator[Finding]:
     """A method's metric is larger (wanted = 1) or smaller (−1) than another's."""
     first = Contestant(method)
-    rivals = [Contestant(other, d) for d in (DISCOUNTS if other == "d-learning" else (None,))]
+    rivals = [Contestant(other, acting) for acting in ways_of_acting(other)]
     for form in FORMS:
         for rival in rivals:
             found = results.difference(world, first, rival, form, metric, stratum)

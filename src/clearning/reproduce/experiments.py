@@ -53,6 +53,17 @@ METHODS = {
 CAR = ("c-learning", "gcsl", "her")
 ROBOT = ("c-learning", "td3")
 DISCOUNTS = (0.5, 0.9, 0.99)  # to act with by D-learning: the paper does not say which
+DRAWN_ACTIONS = "drawn"
+Acting = float | Literal["drawn"] | None
+"""How a method acts in its tests, where there is more than one way: a discount, or actions drawn from its
+policy instead of the likeliest."""
+
+
+def ways_of_acting(method: str) -> tuple[Acting, ...]:
+    """All that a method is tested with. Of GCSL, too, the paper does not say how it acts."""
+    ways: dict[str, tuple[Acting, ...]] = {"d-learning": DISCOUNTS, "gcsl": (None, DRAWN_ACTIONS)}
+    return ways.get(method, (None,))
+
 
 NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     "table-1": {"dubins-car": CAR, "fetch-pick-and-place": ROBOT, "hand-manipulate-pen-full": ROBOT},

@@ -18,7 +18,15 @@ from clearning.plots.reach import CAR_HORIZONS
 from clearning.records import LARGEST_WHOLE
 from clearning.report.evaluation import FINAL_EPISODES
 from clearning.report.opening import closing, open_run
-from clearning.reproduce.experiments import DISCOUNTS, DRAWN, METHODS, ROBOT_STEPS, Run
+from clearning.reproduce.experiments import (
+    DRAWN,
+    DRAWN_ACTIONS,
+    METHODS,
+    ROBOT_STEPS,
+    Acting,
+    Run,
+    ways_of_acting,
+)
 from clearning.reproduce.statistics import Difference, Spread, difference, spread
 from clearning.rollout import Dial
 from clearning.runs import RunFolder
@@ -30,14 +38,15 @@ PATHS = {"dubins-car": "distance"}  # what the paper's path lengths can only be;
 
 @dataclass(frozen=True)
 class Contestant:
-    """A row of a table: a method, and for D-learning the discount that it acts with."""
+    """A row of a table: a method, and how it acts where there is more than one way."""
 
     method: str
-    discount: float | None = None
+    acting: Acting = None
 
     @property
     def name(self) -> str:
-        return METHODS[self.method] + ("" if self.discount is None else f", γ = {self.discount:g}")
+        told = "" if self.acting is None else ", actions drawn"
+        return METHODS[self.method] + (f", γ = {self.acting:g}" if isinstance(self.acting, float) else told)
 
 
 @dataclass(frozen=True)
@@ -64,15 +73,16 @@ class Measured:
     def hours(self) -> float:
         return float(self.metrics["seconds"][-1]) / 3600
 
-    def evaluation(self, discount: float | None = None) -> dict[str, Any]:
+    def evaluation(self, acting: Acting = None) -> dict[str, Any]:
         """What came of each test goal."""
 
         def run_the_test() -> dict[str, Any]:
-            dial = None if discount is None else Dial(discount=discount)
-            agent, own, env, _ = open_run(self.folder, dial)
+            asked = Dial(discount=acting) if isinstance(acting, float) else None
+            agent, dial, env, _ = open_run(self.folder, asked)
+            dial = dial._replace(drawn=acting == DRAWN_ACTIONS)
             with closing(env, None):
                 found = evaluate(
-                    agent.network, env, agent.config, own, optimum=False, episodes=FINAL_EPISODES
+                    agent.network, env, agent.config, dial, optimum=False, episodes=FINAL_EPISODES
                 )
             return {
                 "in_paper": found.in_paper.tolist(),
@@ -83,11 +93,11 @@ class Measured:
                 "final_distance": found.final_distance.tolist(),
             }
 
-        return self._found_once(_evaluation_name(discount), run_the_test, _is_whole)
+        return self._found_once(_evaluation_name(acting), run_the_test, _is_whole)
 
-    def kept_evaluation(self, discount: float | None = None) -> dict[str, Any] | None:
+    def kept_evaluation(self, acting: Acting = None) -> dict[str, Any] | None:
         """`evaluation`, where it was found out before and the agent is still the same."""
-        return self._kept(_evaluation_name(discount), _is_whole)
+        return self._kept(_evaluation_name(acting), _is_whole)
 
     def way(self, horizon: int | None) -> str:
         """Which way it takes over the lake."""
@@ -113,8 +123,8 @@ class Measured:
 
     def find_out_everything(self) -> None:
         """Whatever a report may want to know of it."""
-        for discount in DISCOUNTS if self.run.method == "d-learning" else (None,):
-            self.evaluation(discount)
+        for acting in ways_of_acting(self.run.method):
+            self.evaluation(acting)
         if self.run.world == "frozen-lake":
             for horizon in lake_horizons(self.run.method):
                 self.way(horizon)
@@ -146,8 +156,8 @@ def _record(folder: RunFolder, name: str) -> dict[str, Any]:
         return {}
 
 
-def _evaluation_name(discount: float | None) -> str:
-    return f"evaluation{'' if discount is None else f'-{discount:g}'}"
+def _evaluation_name(acting: Acting) -> str:
+    return "evaluation" if acting is None else f"evaluation-{acting}"
 
 
 def lake_horizons(method: str) -> tuple[int | None, ...]:
@@ -164,9 +174,8 @@ def is_slim(folder: RunFolder) -> bool:
     """Whether all that is left of a run is what was found out of it, undamaged."""
     if folder.checkpoint_file.exists():
         return False
-    names = [_evaluation_name(d) for d in (None, *DISCOUNTS)]
-    there = [name for name in names if (folder.path / f"{name}.json").is_file()]
-    return bool(there) and all(_is_whole(_record(folder, name).get("found")) for name in there)
+    names = [_evaluation_name(acting) for acting in ways_of_acting(folder.read()[0].method)]
+    return all(_is_whole(_record(folder, name).get("found")) for name in names)
 
 
 class Results:
@@ -219,10 +228,14 @@ class Results:
 
     def seeds(self) -> list[dict[str, Any]]:
         """A row for every run, discount and stratum that was evaluated: what the tables are made of."""
-        kept = [(m, d, m.kept_evaluation(d)) for m in self._by_title() for d in (None, *DISCOUNTS)]
+        kept = [
+            (m, acting, m.kept_evaluation(acting))
+            for m in self._by_title()
+            for acting in ways_of_acting(m.run.method)
+        ]
         return [
-            {**m.label, "discount": discount, **row}
-            for m, discount, found in kept
+            {**m.label, "acting": acting, **row}
+            for m, acting, found in kept
             if found is not None
             for row in _by_stratum(found, m.run.world)
         ]
@@ -240,7 +253,7 @@ class Results:
         return sorted(self.measured, key=lambda m: (m.run.world, m.run.title))
 
     def _goals(self, measured: Measured, who: Contestant) -> dict[str, Any]:
-        return measured.evaluation(who.discount)
+        return measured.evaluation(who.acting)
 
 
 def _is_whole(goals: Any) -> bool:

@@ -18,7 +18,7 @@ from clearning.presets import preset
 from clearning.recording import picture_of
 from clearning.report.tables import paper_results
 from clearning.reproduce.experiments import (
-    DISCOUNTS,
+    CAR,
     FORMS,
     METHODS,
     NEEDS,
@@ -26,6 +26,7 @@ from clearning.reproduce.experiments import (
     ROBOT_STEPS,
     WORLDS,
     robots_installed,
+    ways_of_acting,
 )
 from clearning.reproduce.report import Block, Cell, Picture, Section, Table, Text
 from clearning.reproduce.results import Contestant, Results, lake_horizons, steps_to
@@ -54,17 +55,22 @@ def table_1(results: Results, figures: Path) -> Section:
         section.blocks.append(Text(f"{WORLDS[world]}. {_unit(world)}"))
         if world in ROBOT_STEPS and not any(results.of(world, m, f) for m in methods for f in FORMS):
             section.blocks.append(Text("Not trained: robots were left out (--robots yes brings them in)."))
-        section.blocks += comparison(results, world, [Contestant(m) for m in methods], ("all",))
+        section.blocks += comparison(results, world, rows_of(methods), ("all",))
     section.blocks.append(Text(BOLD))
     return section
 
 
-def by_difficulty(title: str, world: str, contestants: Sequence[Contestant]) -> Callable[..., Section]:
+def rows_of(methods: Sequence[str]) -> list[Contestant]:
+    """A row for each way in which each method acts."""
+    return [Contestant(method, acting) for method in methods for acting in ways_of_acting(method)]
+
+
+def by_difficulty(title: str, world: str, rows: Sequence[Contestant]) -> Callable[..., Section]:
     """A table of one world by the difficulty of its goals (tables 2 to 4)."""
 
     def table(results: Results, figures: Path) -> Section:
-        blocks = comparison(results, world, contestants, STRATA)
-        soon = steps_to_the_papers(results, world, [who.method for who in contestants])
+        blocks = comparison(results, world, rows, STRATA)
+        soon = steps_to_the_papers(results, world, [who.method for who in rows])
         return Section(title, [Text(_unit(world)), *blocks, Text(BOLD), *soon])
 
     return table
@@ -122,7 +128,7 @@ def comparison(
     for i, who in enumerate(contestants):
         for name, group in groups.items():
             if name == "paper" and who.method in told_of:
-                continue  # the paper names no discount, so its row stands for all of them
+                continue  # the paper does not say how it acted, so its row stands for all ways
             texts = [_plus_minus(pair, metric) for pair, (metric, _) in zip(group[i], columns, strict=True)]
             if all(t == NOTHING for t in texts):
                 continue
@@ -346,7 +352,7 @@ def curves(title: str, target: str, tables: bool = False) -> Callable[..., Secti
         for world, methods in NEEDS[target].items() if tables and section.blocks else ():
             if any(results.of(world, m, f) for m in methods for f in FORMS):
                 section.blocks.append(Text(f"{WORLDS[world]}. {_unit(world)}"))
-                section.blocks += comparison(results, world, [Contestant(m) for m in methods], ("all",))
+                section.blocks += comparison(results, world, rows_of(methods), ("all",))
         return _or_missing(section)
 
     return draw
@@ -366,16 +372,12 @@ def _or_missing(section: Section) -> Section:
     return section
 
 
-D_ROWS = tuple(Contestant("d-learning", gamma) for gamma in DISCOUNTS)
-CAR_ROWS = tuple(Contestant(m) for m in NEEDS["table-3"]["dubins-car"])
 SECTIONS: dict[str, Callable[[Results, Path], Section]] = {
     "table-1": table_1,
-    "table-2": by_difficulty("Table 2: mini maze by difficulty", "mini-maze", CAR_ROWS),
-    "table-3": by_difficulty("Table 3: Dubins' car by difficulty", "dubins-car", CAR_ROWS),
+    "table-2": by_difficulty("Table 2: mini maze by difficulty", "mini-maze", rows_of(CAR)),
+    "table-3": by_difficulty("Table 3: Dubins' car by difficulty", "dubins-car", rows_of(CAR)),
     "table-4": by_difficulty(
-        "Table 4: A- and D-learning",
-        "dubins-car",
-        (Contestant("c-learning"), Contestant("a-learning"), *D_ROWS),
+        "Table 4: A- and D-learning", "dubins-car", rows_of(NEEDS["table-4"]["dubins-car"])
     ),
     "figure-1b": figure_1b,
     "figure-environments": figure_environments,
