@@ -18,10 +18,9 @@ def as_td3(config: Config) -> Config:
 def as_her(config: Config) -> Config:
     """Double deep Q-learning with hindsight (numbered actions): no horizon, rewards −1 and 0, discount 0.98.
 
-    Four goals of five come from the episode's future, the others are what it was after: one, to its end.
+    Four goals of five come from the episode's future, the others are what it was after (first).
     """
-    free = replace(_without_horizon(config), new_goal_at_success=False)
-    return replace(_with_goals(free, future=0.8, episode=0.2), method="her")
+    return replace(_with_goals(_without_horizon(config), future=0.8, episode=0.2), method="her")
 
 
 def as_gcsl(config: Config) -> Config:
