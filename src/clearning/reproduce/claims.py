@@ -61,10 +61,12 @@ def _monotone(results: Results) -> Iterator[Finding]:
 
 
 def _count(found: Sequence[bool], form: str, world: str, what: str) -> Finding:
-    verdict = HOLDS if all(found) else PARTLY if any(found) else FAILS
-    return Finding(
-        verdict, f"{WORLDS[world]}, {FORMS[form]}", f"{what} in {sum(found)} of {len(found)} seeds"
-    )
+    told = f"{what} in {sum(found)} of {len(found)} seeds"
+    return Finding(_verdict(found), f"{WORLDS[world]}, {FORMS[form]}", told)
+
+
+def _verdict(found: Sequence[bool]) -> str:
+    return HOLDS if all(found) else PARTLY if any(found) else FAILS
 
 
 def _both_ways(results: Results) -> Iterator[Finding]:
@@ -81,8 +83,7 @@ def _risky_only(results: Results) -> Iterator[Finding]:
         ways = [m.way(None) for m in results.of("frozen-lake", "gcsl", form)]
         arrived = [way for way in ways if way != "nowhere"]
         if ways:
-            taken = {way == "direct" for way in arrived}
-            verdict = {(): OPEN, (True,): HOLDS, (False,): FAILS}.get(tuple(taken), PARTLY)
+            verdict = _verdict([way == "direct" for way in arrived]) if arrived else OPEN
             counts = ", ".join(f"{way} in {ways.count(way)}" for way in WAYS)
             yield Finding(
                 verdict, f"{WORLDS['frozen-lake']}, {FORMS[form]}", f"{counts} of {len(ways)} seeds"
