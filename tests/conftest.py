@@ -8,10 +8,12 @@ os.environ["NPROC"] = "1"  # of XLA's threads: with more, equal bits are not pro
 # Most of the tests' time is compiling. What comes out is the same mathematics, made with less care for speed.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
+import tempfile
 from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -24,6 +26,12 @@ from clearning.core.tabular import FiniteMDP
 from clearning.envs import make_world
 from clearning.networks import build_network
 from clearning.runs import RunFolder
+
+# Many tests trace the same program anew; compiled once, it is read back. Each process has its own folder,
+# so that none reads what another has half written, and no command that a test kills writes to it.
+_COMPILED = tempfile.TemporaryDirectory(prefix="clearning-compiled-")
+jax.config.update("jax_compilation_cache_dir", _COMPILED.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 # The same examples on every run. `pytest --hypothesis-profile=explore` looks for new ones.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -112,3 +120,10 @@ def assert_refused(capsys, arguments: list[str], code: int, words: str) -> None:
     assert found == code
     assert words in err
     assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """A file's compiled programs serve few others, and are kept on disk; in memory they came to gigabytes."""
+    yield
+    jax.clear_caches()

@@ -286,6 +286,8 @@ def test_prefixes_set_what_their_methods_need():
     a = preset("a-learning/dubins-car")
     assert (a.end_at_success, a.goal_tries, a.pair_tries) == (False, 1, 1)
     assert preset("monotone/dubins-car").monotone
+    beyond = preset("past-holes/her/paper/frozen-lake")
+    assert (beyond.method, beyond.dead_ends, her.dead_ends) == ("her", False, True)
     with pytest.raises(UsageError, match="gcsl/dubins-car"):
         preset("gscl/dubins-car")
 

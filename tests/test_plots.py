@@ -254,6 +254,14 @@ def test_titles_tell_the_learned_and_the_optimal_probability():
     assert titles[3].endswith("learned 0.99\noptimal 0.99")
 
 
+def test_many_ways_over_the_lake_are_shown_in_rows():
+    env = FrozenLake()
+    figure = plots.compare_lake_ways([(str(h), Optimal(env), h) for h in range(6, 13)], env)
+    shown = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in shown] == [str(h) for h in range(6, 13)]
+    assert len({ax.get_subplotspec().rowspan.start for ax in shown}) == 2
+
+
 # Heat maps -----------------------------------------------------------------------------------------
 
 

@@ -125,6 +125,8 @@ def test_dead_only_after_the_last_step_of_a_deadly_episode():
     np.testing.assert_array_equal(batch.dead, expected)
     assert expected.any()
     assert not expected.all()
+    looked_beyond = draw(Line(), line_buffer(), **only("future"), dead_ends=False)
+    assert not looked_beyond.dead.any()
 
 
 def test_future_goals_come_from_later_in_the_same_episode():

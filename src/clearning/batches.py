@@ -106,7 +106,7 @@ def make_batch(buffer: Buffer, env: Any, config: Config, pairs: Pairs, checked: 
             horizon=horizon,
             reached_before=checked.before,
             reached=checked.after,
-            dead=ring.is_last_dead(buffer, drawn),
+            dead=ring.is_last_dead(buffer, drawn) & config.dead_ends,
             min_steps=bound.min_steps(next_achieved, goal) if bound else jnp.zeros(()),
             distance=_scaled_distance(config, next_achieved, goal) if tdm else jnp.zeros(()),
         )

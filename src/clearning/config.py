@@ -177,6 +177,8 @@ class Config:
     """Set targets to 0 where the environment's distance shows that the goal is too far (appendix F)."""
     skip_ruled_out: bool = False
     """When acting, leave out horizons that the environment's distance rules out."""
+    dead_ends: bool = True
+    """A dead state, such as a hole, ends what is looked ahead to; without, it is looked beyond."""
     kappa: float = 3.0
     """Sampled horizons favour small ones early: p(h) ∝ h^(−κ(1 − n/N)); 0 is uniform."""
     buffer_capacity: int = 200_000

@@ -1,5 +1,6 @@
 """Ways that the policy takes: to goals all over a map, and on the frozen lake for several horizons."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -36,6 +37,8 @@ from clearning.plots.style import (
     within,
 )
 from clearning.rollout import own_dial
+
+LAKES_IN_A_ROW = 4
 
 # Trajectories -------------------------------------------------------------------------------------
 
@@ -192,10 +195,15 @@ def _ends() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _lake_ways(env: FrozenLake, panels: Sequence[tuple[str, np.ndarray]], title: str) -> Figure:
+    columns = min(len(panels), LAKES_IN_A_ROW)
+    rows = math.ceil(len(panels) / columns)
     with styled():
-        figure = Figure((WIDTH, 3.1), layout="constrained")
+        figure = Figure((WIDTH, 3.1 * rows), layout="constrained")
         pushed = False
-        for ax, (name, way) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for ax in axes[len(panels) :]:
+            ax.set_axis_off()
+        for ax, (name, way) in zip(axes, panels, strict=False):
             draw_map(ax, env)
             for tail, head in pairwise(way):
                 _arrow(ax, tail, head)
@@ -206,7 +214,7 @@ def _lake_ways(env: FrozenLake, panels: Sequence[tuple[str, np.ndarray]], title:
             ax.set_title(name)
         if pushed:
             ring = Line2D([], [], marker="o", ls="", **RING)
-            figure.set_figheight(3.4)  # the legend must not push the titles together
+            figure.set_figheight(3.1 * rows + 0.3)  # the legend must not push the titles together
             figure.legend([ring], ["a step against the border"], loc="outside lower center")
         figure.suptitle(title)
     return figure

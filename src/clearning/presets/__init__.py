@@ -43,6 +43,7 @@ PEERS: dict[str, Callable[[Config], Config]] = {
     "naive-q": peers.as_naive_q,
     "uniform-h": peers.as_uniform_h,
     "monotone": peers.as_monotone,
+    "past-holes": peers.as_past_holes,
 }
 """The paper's other methods and variants; `td3/fetch-push` is the preset fetch-push trained by td3."""
 
@@ -52,7 +53,7 @@ def preset(name: str) -> Config:
     peer, _, rest = name.partition("/")
     if peer in PEERS:
         config = preset(rest)
-        if peer not in ("uniform-h", "monotone"):  # other methods have no C that would find a frontier
+        if peer not in ("uniform-h", "monotone", "past-holes"):  # others have no C to find a frontier by
             config = replace(config, frontier=0.0)
         return PEERS[peer](config)
     if name not in PRESETS:

@@ -81,3 +81,11 @@ def as_naive_q(config: Config) -> Config:
 def as_uniform_h(config: Config) -> Config:
     """The paper's form of C-learning with horizons drawn uniformly."""
     return replace(config, form="sampled-horizon", kappa=0.0)
+
+
+def as_past_holes(config: Config) -> Config:
+    """Dead states are looked beyond, as in the authors' code, by C-learning or another method named after it.
+
+    No transition leaves a hole, so what a network makes of its neighbours is what falling in is worth.
+    """
+    return replace(config, dead_ends=False)

@@ -162,7 +162,7 @@ def _evaluation_name(acting: Acting) -> str:
 
 def lake_horizons(method: str) -> tuple[int | None, ...]:
     """The dials at which a method is followed over the lake: in a hurry and with time, where it has one."""
-    return (6, 24) if method == "c-learning" else (None,)
+    return (6, 24) if method in ("c-learning", "past-holes") else (None,)
 
 
 def has_ended(folder: RunFolder) -> bool:
