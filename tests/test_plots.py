@@ -319,6 +319,14 @@ def test_the_cars_heat_maps_show_what_the_agent_says(runs):
         assert ax.get_title().startswith(f"h = {h}, IoU = {overlap[h]:.2f}\n")
 
 
+def test_what_memory_held_before_does_not_show_in_a_heat_map():
+    pieces = [np.full((61, 61), 1e308) for _ in range(100)]
+    del pieces  # memory of a picture's size is free now, and still full of it
+    picture = images(plots.heat_maps(says(0.4), CAR, [7]))[0]
+    assert picture.mask.any()
+    assert not picture.data[picture.mask].any()
+
+
 def test_horizons_beyond_an_agents_sight_are_left_out():
     assert set(plots.reachability_overlap(says(0.0), FrozenLake(), [6, 40])) == {6}
     assert set(plots.reachability_overlap(says(0.0), FrozenLake(), [40])) == {30}

@@ -168,6 +168,7 @@ def _as_image(env: Any, goals: np.ndarray, values: np.ndarray) -> np.ma.MaskedAr
     else:
         side = tuple(int(v) + 1 for v in reversed(env.spec.observation_high))
         x, y = goals.astype(int).T
-    picture = np.ma.masked_all(side)
+    # Zeros below the mask: Matplotlib reckons with what lies there, and chance numbers can overflow.
+    picture = np.ma.array(np.zeros(side), mask=True)
     picture[y, x] = values
     return picture
