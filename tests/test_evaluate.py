@@ -120,3 +120,16 @@ def test_distance_is_the_way_travelled_and_steps_count_from_one():
     # Along y = 0 the car stops at the wall at x = 4, having passed within 0.5 of (1, 0), (2, 0), (3, 0).
     assert reached == {(1.0, 0.0): (1, 1.0), (2.0, 0.0): (2, 2.0), (3.0, 0.0): (3, 3.0)}
     assert outcome.summary()["success"] == 3 / 192
+
+
+def test_an_episode_that_goes_on_is_held_only_by_the_goal_where_it_ends():
+    env = DubinsCar(walls=False)
+    ending = evaluate(Straight(), env, Config(), Dial(0.9), optimum=False)
+    going_on = evaluate(Straight(), env, Config(), Dial(0.9), optimum=False, to_the_end=True)
+    assert ending.held is None
+    for name in ("success", "steps", "distance", "final_distance"):
+        np.testing.assert_array_equal(getattr(going_on, name), getattr(ending, name))
+    # Along y = 0 it passes fifteen goals and stays at the last, at the edge of the box.
+    assert going_on.success.sum() == 15
+    assert going_on.goal[going_on.held].tolist() == [[15.0, 0.0]]
+    assert going_on.summary()["held"] == 1 / len(going_on.goal)

@@ -89,10 +89,10 @@ def goals_to_test(env: Any, seed: int = 0, count: int = 200) -> TestSet:
 
 @eqx.filter_jit
 def _rollouts(
-    network: Any, env: Any, key: Array, state: Any, goal: Array, dial: Dial, steps: int, skip: bool
+    network: Any, env: Any, key: Array, state: Any, goal: Array, dial: Dial, steps: int, skip: bool, end: bool
 ) -> Episodes:
     policy = dial_policy(network, env.spec, dial, 0.0, skip)
-    return collect(env, policy, key, state, goal, steps)
+    return collect(env, policy, key, state, goal, steps, end_at_success=end)
 
 
 def steps_to_take(spec: EnvSpec, dial: Dial) -> int:
@@ -101,14 +101,19 @@ def steps_to_take(spec: EnvSpec, dial: Dial) -> int:
 
 
 def run_episodes(
-    network: Any, env: Any, config: Config, dial: Dial, seed: int, state: Any, goal: np.ndarray
+    network: Any,
+    env: Any,
+    config: Config,
+    dial: Dial,
+    seed: int,
+    state: Any,
+    goal: np.ndarray,
+    end_at_success: bool = True,
 ) -> Episodes:
     """Test episodes without exploration."""
-    steps = steps_to_take(env.spec, dial)
-    state = jax.tree.map(jnp.asarray, state)
-    return _rollouts(
-        network, env, jax.random.key(seed), state, jnp.asarray(goal), dial, steps, config.skip_ruled_out
-    )
+    steps, skip = steps_to_take(env.spec, dial), config.skip_ruled_out
+    state, goals = jax.tree.map(jnp.asarray, state), jnp.asarray(goal)
+    return _rollouts(network, env, jax.random.key(seed), state, goals, dial, steps, skip, end_at_success)
 
 
 @eqx.filter_jit
@@ -180,30 +185,56 @@ def evaluate(
     seed: int = 0,
     optimum: bool = True,
     episodes: int = 0,
+    to_the_end: bool = False,
 ) -> Outcome:
     """Run the test set and say what happened in each episode.
 
-    A Gymnasium environment has no test set: it draws `episodes` fresh starts and goals.
+    With `to_the_end` episodes go on after their goal, and may lose it again. A Gymnasium environment has no
+    test set: it draws `episodes` fresh starts and goals, and its episodes always go on.
     """
     if isinstance(env, ExternalEnv):
         return evaluate_external(network, env, config, dial, seed, episodes or config.test_episodes)
     test = goals_to_test(env)
     repeat = lambda x: np.repeat(np.asarray(x), test.repeats, axis=0)  # noqa: E731
     state, goal = jax.tree.map(repeat, test.state), repeat(test.goal)
-    ran = jax.tree.map(np.asarray, run_episodes(network, env, config, dial, seed, state, goal))
+    ran = run_episodes(network, env, config, dial, seed, state, goal, end_at_success=not to_the_end)
+    ran = jax.tree.map(np.asarray, ran)
+    success, until, held = ran.success, ran.length, None
+    if to_the_end:
+        success, until, held = _arrivals(ran, np.asarray(_reached(env, ran.achieved, goal)))
     in_paper = np.ones(len(test.goal), bool) if test.in_paper is None else test.in_paper
     fewest = _optimal_steps(env, test) if optimum else None
-    distance, final = path_lengths(env.spec, ran)
+    distance, final = path_lengths(env.spec, ran._replace(length=until))
     return Outcome(
         goal=goal,
         stratum=repeat(test.stratum),
         in_paper=repeat(in_paper),
-        success=ran.success,
-        steps=ran.length,
+        success=success,
+        steps=until,
         distance=distance,
         final_distance=final,
         optimal_steps=None if fewest is None else repeat(fewest),
+        held=held,
     )
+
+
+@eqx.filter_jit
+def _reached(env: Any, achieved: Any, goal: Any) -> Array:
+    """Whether each moment of each episode is at its goal, (n, T + 1)."""
+    return jax.vmap(jax.vmap(env.reached, (0, None)))(achieved, goal)
+
+
+def _arrivals(episodes: Episodes, hits: np.ndarray) -> tuple[Any, Any, Any]:
+    """Whether each episode came to its goal, after how many steps (or all), and whether it ended there.
+
+    hits: (n, T + 1), whether each moment was at the goal; what comes after an episode's end counts for
+    nothing, and its start is no arrival.
+    """
+    length = np.asarray(episodes.length)
+    hits = hits & (np.arange(hits.shape[1]) <= length[:, None])
+    success = hits[:, 1:].any(1)
+    until = np.where(success, 1 + hits[:, 1:].argmax(1), length)
+    return success, until, hits[np.arange(len(length)), length]
 
 
 TEST_SEEDS = (
@@ -223,11 +254,9 @@ def evaluate_external(
         policy = batched_policy(network, env.spec, config, dial, jax.random.key(seed))
         parts.append(collect_external(env, policy, mine, steps, end_at_success=not full))
     ran = Episodes(*(np.concatenate(x) for x in zip(*parts, strict=True)))  # pyright: ignore[reportArgumentType]
-    length, goal = np.asarray(ran.length), np.asarray(ran.goal)
+    goal = np.asarray(ran.goal)
     hits = env.reached(ran.achieved, goal[:, None])  # (n, T + 1)
-    hits &= np.arange(hits.shape[1]) <= length[:, None]
-    success = hits[:, 1:].any(1)
-    until = np.where(success, 1 + hits[:, 1:].argmax(1), length)
+    success, until, held = _arrivals(ran, hits)
     distance, final = path_lengths(env.spec, ran._replace(length=until))  # pyright: ignore[reportArgumentType]
     return Outcome(
         goal=goal,
@@ -238,7 +267,7 @@ def evaluate_external(
         distance=distance,
         final_distance=final,
         optimal_steps=None,
-        held=hits[np.arange(count), length] if full else None,
+        held=held if full else None,
         reached_at_reset=hits[:, 0],
     )
 

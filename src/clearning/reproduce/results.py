@@ -81,9 +81,9 @@ class Measured:
             agent, dial, env, _ = open_run(self.folder, asked)
             dial = dial._replace(drawn=acting == DRAWN_ACTIONS)
             with closing(env, None):
-                found = evaluate(
-                    agent.network, env, agent.config, dial, optimum=False, episodes=FINAL_EPISODES
-                )
+                length = {"episodes": FINAL_EPISODES, "to_the_end": True}
+                found = evaluate(agent.network, env, agent.config, dial, optimum=False, **length)
+            assert found.held is not None
             return {
                 "in_paper": found.in_paper.tolist(),
                 "stratum": found.stratum.tolist(),
@@ -91,6 +91,7 @@ class Measured:
                 "steps": found.steps.tolist(),
                 "distance": found.distance.tolist(),
                 "final_distance": found.final_distance.tolist(),
+                "held": found.held.astype(float).tolist(),
             }
 
         return self._found_once(_evaluation_name(acting), run_the_test, _is_whole)
@@ -213,6 +214,14 @@ class Results:
         found = [_mean(self._goals(m, who), world, metric, stratum) for m in self.of(world, who.method, form)]
         return spread(found, 100.0 if metric == "success" else 1.0)
 
+    def at_the_last_step(self, world: str, who: Contestant, form: str) -> Spread | None:
+        """Percent of the test goals at which episodes that go on after them end, over seeds.
+
+        Runs that were made slim before this was asked of them are left out.
+        """
+        found = [self._goals(m, who) for m in self.of(world, who.method, form)]
+        return spread([_mean(goals, world, "held", "all") for goals in found if "held" in goals], 100.0)
+
     def difference(
         self, world: str, first: Contestant, second: Contestant, form: str, metric: str, stratum: str = "all"
     ) -> Difference | None:
@@ -260,6 +269,8 @@ def _is_whole(goals: Any) -> bool:
     """Whether a kept evaluation has a number, or a name, for every goal in each of its columns."""
     kinds = {"in_paper": bool, "stratum": str, "success": float}
     kinds |= {"steps": float, "distance": float, "final_distance": float}
+    if isinstance(goals, dict) and "held" in goals:  # which older ones have not
+        kinds["held"] = float
     if not isinstance(goals, dict) or not all(isinstance(goals.get(name), list) for name in kinds):
         return False
     sizes = {len(goals[name]) for name in kinds}

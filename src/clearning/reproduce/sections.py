@@ -71,9 +71,30 @@ def by_difficulty(title: str, world: str, rows: Sequence[Contestant]) -> Callabl
     def table(results: Results, figures: Path) -> Section:
         blocks = comparison(results, world, rows, STRATA)
         soon = steps_to_the_papers(results, world, [who.method for who in rows])
-        return Section(title, [Text(_unit(world)), *blocks, Text(BOLD), *soon])
+        ends = at_the_last_step(results, world, rows)
+        return Section(title, [Text(_unit(world)), *blocks, Text(BOLD), *soon, *ends])
 
     return table
+
+
+def at_the_last_step(results: Results, world: str, contestants: Sequence[Contestant]) -> list[Block]:
+    """Success by the last step alone, which is how hindsight replay was judged where it comes from."""
+    rows = []
+    for who in contestants:
+        (theirs,) = _paper_row(world, who, [("success", "all")])
+        for form, name in FORMS.items():
+            if found := results.at_the_last_step(world, who, form):
+                ours = _plus_minus((found.mean, found.deviation), "success")
+                values = ", ".join(f"{v:.2f}" for v in found.values)
+                rows.append([who.name, f"ours, {name}", _plus_minus(theirs, "success"), ours, values])
+    if not rows:
+        return []
+    text = (
+        "Elsewhere in this report an episode ends when it reaches its goal. Here it goes on to its full "
+        "length, and counts if its last step is at the goal, where neither C-learning nor HER is taught to "
+        "stay. Of the seeds of which this is known."
+    )
+    return [Text(text), Table(["method", "source", "the paper's success", "at the last step", "seeds"], rows)]
 
 
 def steps_to_the_papers(results: Results, world: str, methods: Sequence[str]) -> list[Block]:
