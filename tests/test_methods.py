@@ -13,7 +13,7 @@ from clearning import Agent, UsageError
 from clearning.agents import check_method, gcsl
 from clearning.agents.discrete import example_target
 from clearning.config import Config
-from clearning.core.recursions import A_RULE, C_RULE, D_RULE, GCSL_RULE, cost_rule, exact, rule_for
+from clearning.core.recursions import D_RULE, GCSL_RULE, cost_rule
 from clearning.core.tabular import optimal_d
 from clearning.engine import collecting_dial
 from clearning.envs import CatAndMouse, DubinsCar, FrozenLake
@@ -97,12 +97,6 @@ def test_her_targets_count_steps_with_the_double_choice(reached, dead, expected)
 
 
 # A-learning ---------------------------------------------------------------------------------------
-
-
-def test_a_rule_is_exact_and_learns_where_the_goal_is_reached():
-    assert rule_for("a-learning", 0.9) is A_RULE
-    assert A_RULE.target is exact
-    assert A_RULE.at_goal is None
 
 
 @pytest.mark.parametrize(("end", "length"), [(True, 2), (False, 6)])
@@ -217,7 +211,11 @@ def test_min_max_by_hand():
 def test_c_never_falls_with_the_horizon(form):
     config = Config(form=form, monotone=True, hidden=(16,), max_horizon=12, features="scaled")
     network = build_network(LAKE.spec, config, jax.random.key(0))
-    network = jax.tree.map(lambda v: 3.0 * v if eqx.is_inexact_array(v) else v, network)
+    # Any numbers, not only those it starts with: slopes that start out positive would hide a missing exp.
+    arrays, rest = eqx.partition(network, eqx.is_inexact_array)
+    keys = iter(jax.random.split(jax.random.key(2), len(jax.tree.leaves(arrays))))
+    arrays = jax.tree.map(lambda v: jax.random.normal(next(keys), v.shape), arrays)
+    network = eqx.combine(arrays, rest)
     cells = jax.random.uniform(jax.random.key(1), (50, 2, 2), maxval=6.0)
     curves = np.asarray(jax.nn.sigmoid(jax.vmap(lambda c: network.curve(*c))(cells)))
     assert curves.shape == (50, 4, 12)
@@ -233,7 +231,7 @@ def test_every_method_is_a_prefix_of_every_preset(peer):
     for name in PRESETS:
         config = preset(f"{peer}/{name}")
         assert config.env == preset(name).env
-        assert rule_for(config.method, config.discount) is not None
+        assert config != preset(name)
 
 
 @pytest.mark.parametrize(
@@ -344,4 +342,3 @@ def test_own_dials():
     assert own_dial(told).horizon == 20
     assert own_dial(preset("d-learning/dubins-car")).discount == 0.9
     assert own_dial(preset("dubins-car")).discount is None
-    assert C_RULE.dial == "horizon"

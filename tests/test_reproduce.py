@@ -369,6 +369,12 @@ def test_damaged_folders_are_passed_over(tmp_path, capsys):
     assert "passed over" in capsys.readouterr().err
 
 
+def test_runs_of_worlds_and_networks_of_ones_own_are_nobody_elses(tmp_path):
+    for flag in ("custom_env", "custom_network"):
+        RunFolder(tmp_path / flag).create(lake(0).config, 0, lake(0).preset, {flag: True})
+    assert stored_runs(tmp_path) == {}
+
+
 def test_a_run_that_owes_its_last_evaluation_is_not_finished(tmp_path):
     run = store(tmp_path, lake(0), finished=True)
     assert run.is_finished()
@@ -395,6 +401,23 @@ def test_a_real_training_is_found_again_and_evaluated_once(tmp_path, monkeypatch
     again = Results([lake(0)], stored_runs(tmp_path))
     assert again.spread("frozen-lake", Contestant("c-learning"), "", "success") == found
     assert again.measured[0].hours > 0
+
+
+@pytest.mark.slow
+def test_an_older_evaluation_is_made_anew_while_its_agent_is_there(tmp_path):
+    train_missing([lake(0)], tmp_path, 1)
+    (measured,) = Results([lake(0)], stored_runs(tmp_path)).measured
+    found = measured.evaluation()
+    assert sum(found["held"]) <= sum(found["success"])
+    file = measured.folder.path / "evaluation.json"
+    record = json.loads(file.read_text())
+    del record["found"]["held"]
+    file.write_text(json.dumps(record))
+    assert measured.kept_evaluation() is None
+    assert measured.evaluation() == found
+    file.write_text(json.dumps(record))
+    measured.folder.agent_file.unlink()
+    assert measured.evaluation() == record["found"]  # all there is
 
 
 # The report ---------------------------------------------------------------------------------------

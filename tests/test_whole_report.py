@@ -21,10 +21,10 @@ from clearning.envs import make
 from clearning.files import save_arrays, write_json
 from clearning.presets import preset
 from clearning.reproduce import reproduce
+from clearning.reproduce.claims import _race
 from clearning.reproduce.experiments import DISCOUNTS, Run, needed, ways_of_acting
-from clearning.reproduce.results import Measured
+from clearning.reproduce.results import Measured, how_soon
 from clearning.reproduce.runner import TrainingsFailed, place_of, stored_runs, train_missing
-from clearning.reproduce.sections import steps_or_bound
 from clearning.runs import RunFolder
 
 SEEDS = (0, 1, 2)
@@ -73,9 +73,8 @@ def write_evaluations(place: RunFolder, method: str) -> None:
         "steps": [STEPS[method]] * 25,
         "distance": [STEPS[method] / 2] * 25,
         "final_distance": np.where(reached, 0.1, 4.0).tolist(),
+        "held": (reached & (np.arange(25) % 3 == 0)).astype(float).tolist(),  # every third goal is kept
     }
-    if method == "her":  # every third of the goals that it reaches is where it ends
-        goals["held"] = (reached & (np.arange(25) % 3 == 0)).astype(float).tolist()
     digest = hashlib.sha256(place.agent_file.read_bytes()).hexdigest()
     for acting in ways_of_acting(method):
         name = "evaluation.json" if acting is None else f"evaluation-{acting}.json"
@@ -114,6 +113,11 @@ class Report:
         """A method's row in a section's first table that has it."""
         return self.rows(title, method, source)[0]
 
+    def table(self, name: str) -> list[dict[str, str]]:
+        """The rows of a file for machines."""
+        with open(self.folder / name, newline="") as file:
+            return list(csv.DictReader(file))
+
     def verdicts(self, claim: str) -> list[str]:
         """Verdict, basis and evidence of a claim, a row for each form or world."""
         rows = self.rows("Claims")
@@ -142,9 +146,9 @@ def test_tables_give_what_came_of_the_papers_goals(report):
 
 def test_tables_say_how_soon_each_method_has_what_the_papers_has(report):
     # All is learned after 1,000 steps, of GCSL half after 3,000, and in proportion before.
-    steps, ratio = report.rows("Table 3", "C-learning", "ours, all horizons")[-1]
+    (steps, ratio), _ = report.rows("Table 3", "C-learning", "ours, all horizons")[-2:]
     assert (float(steps), ratio) == (pytest.approx(861.5, abs=11), "1.00")
-    other = report.rows("Table 3", "GCSL", "ours, paper's form")[-1]
+    other = report.rows("Table 3", "GCSL, likeliest actions", "ours, paper's form")[-1]
     assert other == ["over 4,000", f"over {4000 / float(steps):.2f}"]
 
 
@@ -152,18 +156,43 @@ def test_tables_say_who_ends_at_the_goal_where_it_is_known(report):
     # Six of 24 goals are reached, and two of these six are where an episode ends.
     row = ["51.25 ± 6.48 %", "8.33 ± 0.00 %", "8.33, 8.33, 8.33"]
     assert report.rows("Table 3", "HER", "ours, paper's form")[-1] == row
-    assert "at the last step" in report.text.split("## Table 3")[1].split("\n## ")[0]
-    assert "at the last step" not in report.text.split("## Table 4")[1].split("\n## ")[0]
+    kept = [row["held"] for row in report.table("seeds.csv") if row["preset"] == "her/paper/dubins-car"]
+    assert {float(v) for v in kept} == {
+        0.0,
+        0.25,
+        1 / 12,
+    }  # of the goals that are not easy, of those that are, of all
+
+
+def with_tests(*success):
+    """A run with tests after 100, 200, ... steps."""
+    steps = 100 * np.arange(1, len(success) + 1)
+    return SimpleNamespace(metrics={"env_steps": steps, "eval_success": np.array(success)})
 
 
 def test_a_mark_passed_before_the_first_test_gives_a_bound():
-    def tested(*success):
-        return SimpleNamespace(metrics={"env_steps": np.array([100, 200]), "eval_success": np.array(success)})
-
-    assert steps_or_bound([tested(0.9, 1.0)], 0.5) == ("at most ", 100)
-    assert steps_or_bound([tested(0.2, 0.3)], 0.5) == ("over ", 200)
-    bound, steps = steps_or_bound([tested(0.0, 1.0)], 0.5)
+    assert how_soon([with_tests(0.9, 1.0)], 0.5) == ("at most ", 100)
+    assert how_soon([with_tests(0.2, 0.3)], 0.5) == ("over ", 200)
+    bound, steps = how_soon([with_tests(0.0, 1.0)], 0.5)
     assert (bound, steps) == ("", pytest.approx(150, abs=1))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "verdict", "evidence"),
+    [
+        ((0.5, 0.9), (0.0, 0.0), "holds", "success in the end: 90.0 %, Q 0.0 %"),
+        ((0.0, 0.0), (0.5, 0.9), "does not hold", "success in the end: 0.0 %, Q 90.0 %"),
+        ((0.0, 0.0), (0.0, 0.0), "not told apart", "success in the end: 0.0 %, Q 0.0 %"),
+        # Both are there by the first test: who was sooner nobody knows.
+        ((0.9, 0.9), (0.95, 1.0), "not told apart", "steps to 81 %: at most 100, Q at most 100"),
+        ((0.9, 0.9, 1.0), (0.0, 0.0, 1.0), "holds", "steps to 90 %: at most 100, Q 29"),
+        ((0.0, 0.0, 1.0), (0.9, 0.9, 1.0), "does not hold", "steps to 90 %: 29"),
+    ],
+)
+def test_a_race_is_judged_by_what_the_tests_show(mine, theirs, verdict, evidence):
+    found, told = _race([[with_tests(*mine)] * 3, [with_tests(*theirs)] * 3], "Q", 1.0)
+    assert found == verdict
+    assert told.startswith(evidence)
 
 
 def test_methods_are_told_apart_goal_by_goal(report):
@@ -192,7 +221,7 @@ def test_claims_are_judged_by_what_the_runs_did(report):
     assert report.verdicts("Learns sooner than Q-learning")[2].startswith("holds | Mini maze")
     # Who has learned nothing takes one way over the lake, whatever the horizon.
     ways = report.verdicts("C-learning learns the risky and the safe way over the lake")
-    assert [told.split(" | ")[0] for told in ways] == ["does not hold"] * 2
+    assert [told.split(" | ")[0] for told in ways] == ["too few seeds to say"] * 2
     assert all(told.endswith("in 0 of 1 seeds") for told in ways)
 
 
@@ -234,12 +263,8 @@ def test_its_origin_has_commands_hours_and_what_is_missing(report):
 
 
 def test_every_seed_and_every_curve_is_in_a_table_for_machines(report):
-    def read(name):
-        with open(report.folder / name, newline="") as file:
-            return list(csv.DictReader(file))
-
     asked = {"preset": "gcsl/paper/dubins-car", "seed": "1"}
-    mine = [row for row in read("seeds.csv") if asked.items() <= row.items() and not row["acting"]]
+    mine = [row for row in report.table("seeds.csv") if asked.items() <= row.items() and not row["acting"]]
     assert [(row["stratum"], row["goals"]) for row in mine] == [
         ("easy", "8"),
         ("hard", "8"),
@@ -247,13 +272,15 @@ def test_every_seed_and_every_curve_is_in_a_table_for_machines(report):
         ("all", "24"),
     ]
     assert {(row["success"], row["path"]) for row in mine} == {("0.5", "7.0")}
-    discounts = [row["acting"] for row in read("seeds.csv") if row["preset"] == "d-learning/dubins-car"]
+    discounts = [
+        row["acting"] for row in report.table("seeds.csv") if row["preset"] == "d-learning/dubins-car"
+    ]
     assert {*discounts} == {f"{gamma:g}" for gamma in DISCOUNTS}
-    nothing = [row for row in read("seeds.csv") if row["preset"] == "tdm/paper/dubins-car"]
+    nothing = [row for row in report.table("seeds.csv") if row["preset"] == "tdm/paper/dubins-car"]
     assert {row["path"] for row in nothing} == {""}  # nowhere, so in no number of steps
-    free = [row for row in read("seeds.csv") if row["world"] == "dubins-reachability"]
+    free = [row for row in report.table("seeds.csv") if row["world"] == "dubins-reachability"]
     assert {row["preset"] for row in free} == {"dubins-reachability", "paper/dubins-car"}
-    curve = [row for row in read("curves.csv") if asked.items() <= row.items()]
+    curve = [row for row in report.table("curves.csv") if asked.items() <= row.items()]
     assert [float(row["env_steps"]) for row in curve] == list(CURVE)
     assert float(curve[-1]["eval_success"]) == 0.5
 
@@ -324,6 +351,6 @@ def test_without_robots_to_draw_the_worlds_are_drawn_without_them(tmp_path, monk
 
 def test_a_table_without_runs_says_that_robots_were_left_out(tmp_path):
     markdown, _ = reproduce("table-1", out=tmp_path, robots="no", train=False)
-    assert markdown.read_text().count("Not trained: robots were left out") == 2
+    assert markdown.read_text().count("No finished run; robots are trained with --robots yes") == 2
     markdown, _ = reproduce("figure-3c", out=tmp_path, train=False)
     assert "There is no finished run to show." in markdown.read_text()

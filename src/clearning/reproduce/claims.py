@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clearning import plots
 from clearning.core.tabular import optimal_c
-from clearning.envs import FrozenLake
+from clearning.envs import FrozenLake, make
+from clearning.plots.reach import CAR_HORIZONS
+from clearning.presets import preset
 from clearning.reproduce.experiments import FORMS, METHODS, WORLDS, ways_of_acting
 from clearning.reproduce.report import Cell, Section, Table, Text
-from clearning.reproduce.results import WAYS, Contestant, Results, curves_of, steps_to
-from clearning.reproduce.sections import exact_tolerances, told_apart
+from clearning.reproduce.results import WAYS, Contestant, Measured, Results, curves_of, how_soon
+from clearning.reproduce.sections import FEW, exact_tolerances, told_apart
 from clearning.reproduce.statistics import ENOUGH_SEEDS, ratio_of_steps
 
 HOLDS, FAILS, PARTLY, OPEN, UNKNOWN = "holds", "does not hold", "in part", "not told apart", "no runs"
-FEW = "too few seeds to say"
 OVERLAP = 0.8  # of learned and true reachable sets; the paper shows pictures and gives no number
 HALF = 1.5  # "roughly half the time": the other takes at least so many times the steps
 
@@ -66,6 +68,8 @@ def _count(found: Sequence[bool], form: str, world: str, what: str) -> Finding:
 
 
 def _verdict(found: Sequence[bool]) -> str:
+    if len(found) < ENOUGH_SEEDS:
+        return FEW
     return HOLDS if all(found) else PARTLY if any(found) else FAILS
 
 
@@ -78,12 +82,11 @@ def _both_ways(results: Results) -> Iterator[Finding]:
 
 
 def _risky_only(results: Results) -> Iterator[Finding]:
-    """By the seeds of GCSL that get over the lake at all."""
+    """Who gets nowhere takes neither way."""
     for form in FORMS:
         ways = [m.way(None) for m in results.of("frozen-lake", "gcsl", form)]
-        arrived = [way for way in ways if way != "nowhere"]
         if ways:
-            verdict = _verdict([way == "direct" for way in arrived]) if arrived else OPEN
+            verdict = OPEN if {*ways} == {"nowhere"} else _verdict([way == "direct" for way in ways])
             counts = ", ".join(f"{way} in {ways.count(way)}" for way in WAYS)
             yield Finding(
                 verdict, f"{WORLDS['frozen-lake']}, {FORMS[form]}", f"{counts} of {len(ways)} seeds"
@@ -96,7 +99,12 @@ def _reachability(results: Results) -> Iterator[Finding]:
         if runs:
             overlap = [m.overlap() for m in runs]
             worst = np.min(overlap, axis=0)
-            what = f"IoU with the true set at least {OVERLAP} at every h (worst: {_numbers(worst)})"
+            env = make("dubins-car", preset("dubins-reachability").env_options)
+            everything = [*plots.reachable_share(env, CAR_HORIZONS).values()]
+            what = (
+                f"IoU with the true set at least {OVERLAP} at every h (worst: {_numbers(worst)}; of calling "
+                f"all goals reachable: {_numbers(everything)})"
+            )
             yield _count([min(o) >= OVERLAP for o in overlap], form, "dubins-reachability", what)
 
 
@@ -115,15 +123,19 @@ def _compared(
     world: str, other: str, metric: str, wanted: int, stratum: str, method: str, results: Results
 ) -> Iterator[Finding]:
     """A method's metric is larger (wanted = 1) or smaller (−1) than another's."""
-    first = Contestant(method)
-    rivals = [Contestant(other, acting) for acting in ways_of_acting(other)]
+    pairs = [
+        (Contestant(method, acting), Contestant(other, others))
+        for acting in ways_of_acting(method)
+        for others in ways_of_acting(other)
+    ]
     for form in FORMS:
-        for rival in rivals:
+        for first, rival in pairs:
             found = results.difference(world, first, rival, form, metric, stratum)
             if found is None:
                 continue
-            numbers, told = told_apart(found)
-            verdict = {0: OPEN if told != FEW else FEW, wanted: HOLDS, -wanted: FAILS}[found.sign]
+            numbers, _ = told_apart(found)
+            open_or_few = OPEN if found.enough_seeds else FEW
+            verdict = {0: open_or_few, wanted: HOLDS, -wanted: FAILS}[found.sign]
             what = f"{metric.replace('_', ' ')}{'' if stratum == 'all' else f' on {stratum} goals'}"
             evidence = f"{what}, {first.name} minus {rival.name}: {numbers}"
             yield Finding(verdict, f"{WORLDS[world]}, {FORMS[form]}", evidence)
@@ -144,25 +156,28 @@ def _sooner(worlds: Sequence[str], other: str, factor: float, results: Results) 
     for world in worlds:
         for form in FORMS:
             sides = [results.of(world, method, form) for method in ("c-learning", other)]
-            if not all(sides):
-                continue
-            last = [np.mean([m.metrics["eval_success"][-1] for m in side]) for side in sides]
-            mark = 0.9 * float(min(last))
-            mine, theirs = (steps_to(side, mark) for side in sides)
-            if not mine or not theirs:
-                continue
-            ratio = ratio_of_steps(curves_of(sides[0]), curves_of(sides[1]), mark)
-            if min(map(len, sides)) < ENOUGH_SEEDS:
-                verdict = FEW
-            elif ratio.low > 1:
-                verdict = HOLDS if ratio.value >= factor else PARTLY
-            else:
-                verdict = FAILS if ratio.high < 1 else OPEN
-            evidence = (
-                f"steps to {100 * mark:.0f} %: {mine:,.0f}, {METHODS[other]} {theirs:,.0f} "
-                f"(× {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}])"
-            )
-            yield Finding(verdict, f"{WORLDS[world]}, {FORMS[form]}", evidence)
+            if all(sides):
+                verdict, evidence = _race(sides, METHODS[other], factor)
+                few = min(map(len, sides)) < ENOUGH_SEEDS
+                yield Finding(FEW if few else verdict, f"{WORLDS[world]}, {FORMS[form]}", evidence)
+
+
+def _race(sides: Sequence[Sequence[Measured]], rival: str, factor: float) -> tuple[str, str]:
+    """Whether the first of two methods is there sooner, and how much."""
+    mine, theirs = (float(np.mean([m.metrics["eval_success"][-1] for m in side])) for side in sides)
+    mark = 0.9 * min(mine, theirs)
+    if not mark:
+        verdict = OPEN if mine == theirs else HOLDS if mine else FAILS
+        return verdict, f"success in the end: {100 * mine:.1f} %, {rival} {100 * theirs:.1f} %"
+    mine, theirs = (how_soon(side, mark) for side in sides)
+    evidence = f"steps to {100 * mark:.0f} %: {mine}, {rival} {theirs}"
+    if mine.bound and mine.bound == theirs.bound:
+        return OPEN, evidence  # both there by the first test, or neither before the runs of one end
+    ratio = ratio_of_steps(curves_of(sides[0]), curves_of(sides[1]), mark)
+    evidence += f" (× {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}])"
+    if ratio.low > 1:
+        return HOLDS if ratio.value >= factor else PARTLY, evidence
+    return FAILS if ratio.high < 1 else OPEN, evidence
 
 
 def _together(*judges: Callable[[Results], Iterator[Finding]]) -> Callable[[Results], Iterator[Finding]]:

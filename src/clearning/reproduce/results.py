@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from clearning.reproduce.statistics import Difference, Spread, difference, sprea
 from clearning.rollout import Dial
 from clearning.runs import RunFolder
 
-METRICS = ("success", "path", "final_distance")
+METRICS = ("success", "path", "final_distance", "held")
 WAYS = ("direct", "around", "nowhere")  # over the lake: between the holes, around them, not to the goal
 PATHS = {"dubins-car": "distance"}  # what the paper's path lengths can only be; elsewhere they are steps
 
@@ -94,11 +94,15 @@ class Measured:
                 "held": found.held.astype(float).tolist(),
             }
 
-        return self._found_once(_evaluation_name(acting), run_the_test, _is_whole)
+        return self._found_once(_evaluation_name(acting), run_the_test, self._is_all_there_is)
 
     def kept_evaluation(self, acting: Acting = None) -> dict[str, Any] | None:
         """`evaluation`, where it was found out before and the agent is still the same."""
-        return self._kept(_evaluation_name(acting), _is_whole)
+        return self._kept(_evaluation_name(acting), self._is_all_there_is)
+
+    def _is_all_there_is(self, goals: Any) -> bool:
+        """Older evaluations do not know who is still at the goal in the end; an agent that is there tells."""
+        return _is_whole(goals) and ("held" in goals or not self.folder.agent_file.exists())
 
     def way(self, horizon: int | None) -> str:
         """Which way it takes over the lake."""
@@ -210,17 +214,13 @@ class Results:
     def spread(
         self, world: str, who: Contestant, form: str, metric: str, stratum: str = "all"
     ) -> Spread | None:
-        """Success in percent, path length or final distance of the test goals of a stratum, over seeds."""
-        found = [_mean(self._goals(m, who), world, metric, stratum) for m in self.of(world, who.method, form)]
-        return spread(found, 100.0 if metric == "success" else 1.0)
+        """A metric of the test goals of a stratum over seeds, shares in percent.
 
-    def at_the_last_step(self, world: str, who: Contestant, form: str) -> Spread | None:
-        """Percent of the test goals at which episodes that go on after them end, over seeds.
-
-        Runs that were made slim before this was asked of them are left out.
+        Seeds of which it is not known are left out.
         """
-        found = [self._goals(m, who) for m in self.of(world, who.method, form)]
-        return spread([_mean(goals, world, "held", "all") for goals in found if "held" in goals], 100.0)
+        runs = self.of(world, who.method, form)
+        found = [_mean(m.evaluation(who.acting), world, metric, stratum) for m in runs]
+        return spread(found, _scale(metric))
 
     def difference(
         self, world: str, first: Contestant, second: Contestant, form: str, metric: str, stratum: str = "all"
@@ -229,10 +229,10 @@ class Results:
         sides = []
         for who in (first, second):
             runs = self.of(world, who.method, form)
-            rows = [_by_goal(self._goals(m, who), world, metric, stratum) for m in runs]
+            rows = [_by_goal(m.evaluation(who.acting), world, metric, stratum) for m in runs]
             if not rows or np.isnan(np.stack(rows)).all():
                 return None
-            sides.append(np.stack(rows) * (100.0 if metric == "success" else 1.0))
+            sides.append(np.stack(rows) * _scale(metric))
         return difference(*sides)
 
     def seeds(self) -> list[dict[str, Any]]:
@@ -261,8 +261,10 @@ class Results:
     def _by_title(self) -> list[Measured]:
         return sorted(self.measured, key=lambda m: (m.run.world, m.run.title))
 
-    def _goals(self, measured: Measured, who: Contestant) -> dict[str, Any]:
-        return measured.evaluation(who.acting)
+
+def _scale(metric: str) -> float:
+    """Shares are told in percent."""
+    return 100.0 if metric in ("success", "held") else 1.0
 
 
 def _is_whole(goals: Any) -> bool:
@@ -291,7 +293,8 @@ def _by_goal(goals: dict[str, Any], world: str, metric: str, stratum: str) -> np
     if stratum != "all":
         asked &= np.array(goals["stratum"]) == stratum
     if metric != "path":
-        return np.array(goals[metric], float)[asked]
+        unknown = np.full(len(asked), np.nan)  # who is held, in an older evaluation
+        return np.array(goals.get(metric, unknown), float)[asked]
     # The paper's robots probably counted their steps from 0.
     path = np.array(goals[PATHS.get(world, "steps")], float) - (world in ROBOT_STEPS)
     return np.where(np.array(goals["success"], bool), path, np.nan)[asked]
@@ -312,10 +315,13 @@ def _mean(goals: dict[str, Any], world: str, metric: str, stratum: str) -> float
 
 
 def curves_of(runs: Sequence[Measured]) -> np.ndarray:
-    """Environment steps, and the test success of each run after as many, (1 + runs, points)."""
+    """Environment steps, and the test success of each run after as many, (1 + runs, points).
+
+    Straight between two tests. Before the first nothing is known, which counts as nothing reached.
+    """
     curves = [(m.metrics["env_steps"], m.metrics["eval_success"]) for m in runs]
     grid = np.linspace(0, min(steps[-1] for steps, _ in curves), 400)
-    return np.stack([grid, *(np.interp(grid, [0, *steps], [0.0, *values]) for steps, values in curves)])
+    return np.stack([grid, *(np.interp(grid, steps, values, left=0.0) for steps, values in curves)])
 
 
 def steps_to(runs: Sequence[Measured], success: float) -> float | None:
@@ -323,3 +329,23 @@ def steps_to(runs: Sequence[Measured], success: float) -> float | None:
     grid, *curves = curves_of(runs)
     above = np.flatnonzero(np.mean(curves, axis=0) >= success)
     return float(grid[above[0]]) if len(above) else None
+
+
+class Soon(NamedTuple):
+    """Environment steps to a success, or what bounds them: every test is below it, or the first is above."""
+
+    bound: Literal["", "at most ", "over "]
+    steps: float
+
+    def __str__(self) -> str:
+        return f"{self.bound}{self.steps:,.0f}"
+
+
+def how_soon(runs: Sequence[Measured], success: float) -> Soon:
+    """`steps_to`, or what is known of it."""
+    if np.mean([m.metrics["eval_success"][0] for m in runs]) >= success:
+        return Soon("at most ", max(float(m.metrics["env_steps"][0]) for m in runs))
+    steps = steps_to(runs, success)
+    if steps is None:
+        return Soon("over ", min(float(m.metrics["env_steps"][-1]) for m in runs))
+    return Soon("", steps)

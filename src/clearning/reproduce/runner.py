@@ -43,7 +43,9 @@ def stored_runs(folder: Path) -> dict[str, RunFolder]:
     for file in sorted(folder.rglob("config.json")):
         run = RunFolder(file.parent)
         try:
-            config, seed, _ = run.read()
+            config, seed, record = run.read()
+            if record["custom_env"] or record["custom_network"]:
+                continue  # its settings do not tell what it trained
             is_over = has_ended(run)  # a damaged checkpoint is told of here, and stops no other run
         except ClearningError as error:
             print(f"clearning: passed over: {error}", file=sys.stderr)

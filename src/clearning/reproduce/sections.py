@@ -29,12 +29,13 @@ from clearning.reproduce.experiments import (
     ways_of_acting,
 )
 from clearning.reproduce.report import Block, Cell, Picture, Section, Table, Text
-from clearning.reproduce.results import Contestant, Measured, Results, lake_horizons, steps_to
+from clearning.reproduce.results import Contestant, Results, how_soon, lake_horizons
 from clearning.reproduce.statistics import Difference, Spread, best_or_near
 
 STRATA = ("easy", "medium", "hard", "all")
 PAPER_NAMES = {"c-learning": "c-learning-td3", "td3": "her-td3"}  # of the methods on robots
 NOTHING = "–"
+FEW = "too few seeds to say"
 BOLD = (
     "Bold by the paper's rule, within each source: the best, or a mean within the error bars of the best. "
     "Mean ± standard deviation (population) over seeds. The interquartile mean (IQM) of three is their mean."
@@ -54,7 +55,7 @@ def table_1(results: Results, figures: Path) -> Section:
     for world, methods in NEEDS["table-1"].items():
         section.blocks.append(Text(f"{WORLDS[world]}. {_unit(world)}"))
         if world in ROBOT_STEPS and not any(results.of(world, m, f) for m in methods for f in FORMS):
-            section.blocks.append(Text("Not trained: robots were left out (--robots yes brings them in)."))
+            section.blocks.append(Text("No finished run; robots are trained with --robots yes."))
         section.blocks += comparison(results, world, rows_of(methods), ("all",))
     section.blocks.append(Text(BOLD))
     return section
@@ -63,6 +64,12 @@ def table_1(results: Results, figures: Path) -> Section:
 def rows_of(methods: Sequence[str]) -> list[Contestant]:
     """A row for each way in which each method acts."""
     return [Contestant(method, acting) for method in methods for acting in ways_of_acting(method)]
+
+
+def while_training(method: str) -> str:
+    """A method's name where it is shown as it was tested in training: in one way, if it could act in more."""
+    own = {"gcsl": ", likeliest actions", "d-learning": f", γ = {preset('d-learning/dubins-car').discount:g}"}
+    return METHODS[method] + own.get(method, "")
 
 
 def by_difficulty(title: str, world: str, rows: Sequence[Contestant]) -> Callable[..., Section]:
@@ -83,7 +90,7 @@ def at_the_last_step(results: Results, world: str, contestants: Sequence[Contest
     for who in contestants:
         (theirs,) = _paper_row(world, who, [("success", "all")])
         for form, name in FORMS.items():
-            if found := results.at_the_last_step(world, who, form):
+            if found := results.spread(world, who, form, "held"):
                 ours = _plus_minus((found.mean, found.deviation), "success")
                 values = ", ".join(f"{v:.2f}" for v in found.values)
                 rows.append([who.name, f"ours, {name}", _plus_minus(theirs, "success"), ours, values])
@@ -102,14 +109,15 @@ def steps_to_the_papers(results: Results, world: str, methods: Sequence[str]) ->
     percent = paper_results()[world]["c-learning"]["success"]["all"][0]
     mark = percent / 100
     ours = results.of(world, "c-learning", "")
-    first = steps_to(ours, mark) if ours else None
+    base = how_soon(ours, mark) if ours else None
+    first = base.steps if base and not base.bound else None  # nothing is a multiple of a bound
     rows = []
     for method in dict.fromkeys(methods):
         for form, name in FORMS.items():
             if runs := results.of(world, method, form):
-                bound, steps = steps_or_bound(runs, mark)
-                ratio = f"{bound}{steps / first:.2f}" if first else NOTHING
-                rows.append([METHODS[method], f"ours, {name}", f"{bound}{steps:,.0f}", ratio])
+                soon = how_soon(runs, mark)
+                ratio = f"{soon.bound}{soon.steps / first:.2f}" if first else NOTHING
+                rows.append([while_training(method), f"ours, {name}", str(soon), ratio])
     if not rows:
         return []
     text = (
@@ -118,15 +126,6 @@ def steps_to_the_papers(results: Results, world: str, methods: Sequence[str]) ->
         f"between two, the mean is taken to follow a straight line; who is there by the first has a bound."
     )
     return [Text(text), Table(["method", "source", "steps", "times those of C-learning, all horizons"], rows)]
-
-
-def steps_or_bound(runs: Sequence[Measured], mark: float) -> tuple[str, float]:
-    """Steps to a success; where every test is below it, or above, what the tests bound them by."""
-    steps = steps_to(runs, mark)
-    first, last = (np.array([m.metrics["env_steps"][i] for m in runs]) for i in (0, -1))
-    if steps is None:
-        return "over ", float(last.min())
-    return ("at most ", float(first.max())) if steps <= first.max() else ("", steps)
 
 
 def _unit(world: str) -> str:
@@ -165,7 +164,7 @@ def comparison(
                 rows.append([METHODS[who.method], "the paper", *cells])
             else:
                 rows.append([who.name, f"ours, {name}", *cells])
-    heads = [f"{'success' if m == 'success' else 'path'}{'' if s == 'all' else f', {s}'}" for m, s in columns]
+    heads = [f"{metric}{'' if stratum == 'all' else f', {stratum}'}" for metric, stratum in columns]
     blocks: list[Block] = [Table(["method", "source", *heads], rows)]
     if seeds := _every_seed(results, world, contestants):
         blocks += [Table(["method", "source", "metric", "every seed", "IQM [95 % interval]"], seeds)]
@@ -229,7 +228,7 @@ def told_apart(found: Difference | None) -> tuple[str, str]:
         return NOTHING, NOTHING
     numbers = f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
     if not found.enough_seeds:
-        return numbers, "too few seeds to say"
+        return numbers, FEW
     return numbers, "different" if found.sign else "not told apart"
 
 
@@ -369,8 +368,8 @@ def curves(title: str, target: str, tables: bool = False) -> Callable[..., Secti
         for form, name in FORMS.items():
             panels: dict[str, Any] = {}
             for world, methods in NEEDS[target].items():
-                by_method = {METHODS[m]: [r.folder for r in results.of(world, m, form)] for m in methods}
-                by_method = {m: runs for m, runs in by_method.items() if runs}
+                found = {while_training(m): results.of(world, m, form) for m in methods}
+                by_method = {name: [m.folder for m in runs] for name, runs in found.items() if runs}
                 if by_method:
                     panels[WORLDS[world]] = by_method
             if panels:
