@@ -72,14 +72,16 @@ def while_training(method: str) -> str:
     return METHODS[method] + own.get(method, "")
 
 
-def by_difficulty(title: str, world: str, rows: Sequence[Contestant]) -> Callable[..., Section]:
+def by_difficulty(
+    title: str, world: str, rows: Sequence[Contestant], note: str = ""
+) -> Callable[..., Section]:
     """A table of one world by the difficulty of its goals (tables 2 to 4)."""
 
     def table(results: Results, figures: Path) -> Section:
         blocks = comparison(results, world, rows, STRATA)
         soon = steps_to_the_papers(results, world, [who.method for who in rows])
         ends = at_the_last_step(results, world, rows)
-        return Section(title, [Text(_unit(world)), *blocks, Text(BOLD), *soon, *ends])
+        return Section(title, [Text(f"{_unit(world)} {note}".strip()), *blocks, Text(BOLD), *soon, *ends])
 
     return table
 
@@ -404,7 +406,10 @@ SECTIONS: dict[str, Callable[[Results, Path], Section]] = {
     "table-2": by_difficulty("Table 2: mini maze by difficulty", "mini-maze", rows_of(CAR)),
     "table-3": by_difficulty("Table 3: Dubins' car by difficulty", "dubins-car", rows_of(CAR)),
     "table-4": by_difficulty(
-        "Table 4: A- and D-learning", "dubins-car", rows_of(NEEDS["table-4"]["dubins-car"])
+        "Table 4: A- and D-learning",
+        "dubins-car",
+        rows_of(NEEDS["table-4"]["dubins-car"]),
+        "D-learning has γ as an input in both forms; they differ in its other settings.",
     ),
     "figure-1b": figure_1b,
     "figure-environments": figure_environments,
