@@ -323,7 +323,7 @@ def test_statistics_leave_other_networks_alone():
 
 @pytest.mark.parametrize(
     ("reached", "dead", "after", "expected"),
-    [(1, 0, -3.0, 0.0), (0, 0, -3.0, -3.7), (0, 1, -3.0, -10.0), (0, 0, -50.0, -10.0), (0, 0, 2.0, -1.0)],
+    [(1, 0, -3.0, 0.0), (0, 0, -3.0, -3.7), (0, 1, -3.0, -10.0)],
 )
 def test_steps_to_go_by_hand(reached, dead, after, expected):
     assert float(steps_to_go(0.9)(reached, dead, after)) == pytest.approx(expected, rel=1e-5)

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,15 +193,33 @@ def test_wrong_options_exit_with_2(wrong, told, capsys, tmp_path):
     assert told in capsys.readouterr().err
 
 
-def test_every_method_has_the_same_budget_and_robots_only_where_wanted(monkeypatch):
+def test_every_method_of_a_form_has_the_same_budget():
     runs = needed("table-1", (0,), "paper", robots=True)
-    for world, steps in (("fetch-pick-and-place", 300_000), ("hand-manipulate-pen-full", 1_000_000)):
+    budgets = {"fetch-pick-and-place": (300_000, 100_000), "hand-manipulate-pen-full": (1_000_000, 150_000)}
+    for world, (ours, papers) in budgets.items():
         mine = {(r.form, r.method): r.config for r in runs if r.world == world}
         assert len(mine) == 4
-        assert {mine["", m].env_steps for m in ("c-learning", "td3")} == {steps}
-        assert {mine["paper/", m].env_steps for m in ("c-learning", "td3")} == {150_000}
-        assert {config.hidden for config in mine.values()} == {(256, 256, 256)}
+        assert {mine["", m].env_steps for m in ("c-learning", "td3")} == {ours}
+        assert {mine["paper/", m].env_steps for m in ("c-learning", "td3")} == {papers}
         assert mine["", "c-learning"] == preset(world)  # a run of the preset itself serves here too
+
+
+def test_on_robots_methods_of_the_papers_form_differ_in_nothing_but_the_method():
+    runs = [
+        run_of("fetch-pick-and-place", method, "paper/", 0, "paper").config
+        for method in ("c-learning", "uniform-h", "naive-q", "tdm")
+    ]
+    assert {config.form for config in runs} == {"sampled-horizon"}
+    told = [asdict(config) for config in runs]
+    differing = {name for name in told[0] if any(each[name] != told[0][name] for each in told)}
+    by_tdm = {"end_at_success", "goal_tries", "pair_tries", "action_penalty"}  # see presets.peers.as_tdm
+    assert differing == {"method", "kappa", *by_tdm}
+    peer = run_of("fetch-pick-and-place", "td3", "paper/", 0, "paper").config
+    for name in ("frontier", "epsilon", "epsilon_decay", "noise", "hidden", "learning_rate", "batch_size"):
+        assert getattr(peer, name) == getattr(runs[0], name)
+
+
+def test_robots_are_trained_only_where_wanted(monkeypatch):
     assert {r.world for r in needed("table-1", (0,), "quick", robots=False)} == {"dubins-car"}
     quick = {r.form: r.config.episodes for r in needed("table-3", (0,), "quick", robots=False)}
     assert quick == {"paper/": 15 + 900, "": 15 + 137}

@@ -1,6 +1,7 @@
 """The target rules on random worlds: in expectation over s', each gives the values that it stands for."""
 
 import itertools
+from types import SimpleNamespace
 from typing import get_args
 
 import equinox as eqx
@@ -14,7 +15,18 @@ from hypothesis.extra import numpy as hnp
 from jax import Array
 
 from clearning.agents.discrete import example_target
-from clearning.core.recursions import A_RULE, C_RULE, D_RULE, TDM_RULE, exact, rule_for, steps_to_go
+from clearning.agents.learner import target_from
+from clearning.core.recursions import (
+    A_RULE,
+    C_RULE,
+    D_RULE,
+    NAIVE_RULE,
+    TDM_RULE,
+    cost_rule,
+    exact,
+    rule_for,
+    steps_to_go,
+)
 from clearning.core.tabular import (
     FiniteMDP,
     optimal_a,
@@ -163,14 +175,24 @@ def test_values_of_more_time_or_patience_are_larger(mdp, gamma):
         assert (d - gamma ** (h - 1) * c[h - 1]).min() >= -1e-9
 
 
-def test_costs_are_kept_between_never_and_now():
-    """A learned value may leave what a sum of costs can be; its target does not."""
-    rule = steps_to_go(0.75)  # worst: −4
-    assert float(rule(0, 0, 5.0)) == -1.0
-    assert float(rule(0, 0, -100.0)) == -4.0
-    assert float(rule(0, 0, -2.0)) == -2.5
-    assert float(rule(0, 1, 0.0)) == -4.0
-    assert float(rule(1, 1, -2.0)) == 0.0
+def bounded_target(rule, next_value, **known):
+    """A target four steps from the end."""
+    x = SimpleNamespace(**{"reached": 0.0, "dead": 0.0, "distance": 3.0, "min_steps": 0.0, **known})
+    x.reached, x.distance = jnp.float32(x.reached), jnp.float32(x.distance)
+    return float(target_from(rule, jnp.int32(4), jnp.float32(next_value), x))
+
+
+def test_targets_are_kept_to_what_values_can_be():
+    """A learned value may leave it; its target does not."""
+    costs = cost_rule(0.75)  # worst: −4
+    for value, expected in ((5.0, -1.0), (-100.0, -4.0), (-2.0, -2.5)):
+        assert bounded_target(costs, value) == expected
+    assert bounded_target(costs, 0.0, dead=1.0) == -4.0
+    assert bounded_target(costs, -2.0, reached=1.0, dead=1.0) == 0.0
+    for value, expected in ((5.0, 1.0), (0.25, 0.25), (-2.0, 0.0)):
+        assert bounded_target(NAIVE_RULE, value) == expected
+    for value, expected in ((5.0, 0.0), (-0.25, -0.25), (-1e6, -1e6)):
+        assert bounded_target(TDM_RULE, value) == expected
 
 
 def test_what_is_known_at_a_reached_goal():

@@ -39,6 +39,8 @@ def target_from(rule: Rule, horizon: Array, next_value: Array, x: Batch) -> Arra
     """
     assert rule.target
     at_end = rule.at_end(x).astype(next_value.dtype)
+    if rule.bounds:
+        next_value = jnp.clip(next_value, *rule.bounds)
     if rule.dial == "horizon":
         next_value = jnp.where(horizon == 1, at_end, next_value)
         next_value = rule_out(next_value, horizon, x.min_steps)

@@ -10,6 +10,7 @@ The rules are plain arithmetic, so they serve learners (jax arrays), exact dynam
 numpy arrays) and any leading shape alike.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -36,6 +37,9 @@ class Rule(NamedTuple):
     """What counts when no step is left: whether s' reaches g, unless a method says otherwise."""
     dial: Literal["horizon", "discount", "none"] = "horizon"
     """What values depend on beside s, a and g; where it is no horizon, every target looks ahead."""
+    bounds: tuple[float, float] | None = None
+    """What a value can be, where the link does not see to it: next values beyond are brought back, or a
+    maximum over what is learned of itself may grow without end."""
 
 
 def cumulative(reached: Any, dead: Any, next_value: Any) -> Any:
@@ -66,12 +70,16 @@ def q_value(gamma: Any) -> Target:
     return target
 
 
+def never(gamma: Any) -> Any:
+    """What it costs not to arrive at all, 1 for each step."""
+    return -1 / (1 - gamma)
+
+
 def steps_to_go(gamma: Any) -> Target:
     """Q of hindsight replay: each step costs 1 until the goal is reached, and being dead costs for ever."""
 
     def target(reached: Any, dead: Any, next_value: Any) -> Any:
-        worst = -1 / (1 - gamma)
-        left = (1 - dead) * jnp.clip(next_value, worst, 0.0) + dead * worst
+        left = (1 - dead) * next_value + dead * never(gamma)
         return (1 - reached) * (gamma * left - 1)
 
     return target
@@ -85,9 +93,11 @@ C_RULE = Rule(cumulative, jax.nn.sigmoid, optax.sigmoid_binary_cross_entropy, at
 A_RULE = C_RULE._replace(target=exact, at_goal=None)
 D_RULE = C_RULE._replace(dial="discount")
 """The network takes γ in place of h, and `discounted(γ)` is `cumulative` of γ times the next value."""
-NAIVE_RULE = Rule(cumulative, _same, optax.squared_error, at_goal=1.0)
+NAIVE_RULE = Rule(cumulative, _same, optax.squared_error, at_goal=1.0, bounds=(0.0, 1.0))
 """Naive horizon-aware Q (appendix F): the same values by the squared loss."""
-TDM_RULE = Rule(exact, _same, optax.squared_error, at_goal=None, at_end=lambda x: -x.distance)
+TDM_RULE = Rule(
+    exact, _same, optax.squared_error, at_goal=None, at_end=lambda x: -x.distance, bounds=(-math.inf, 0.0)
+)
 """Temporal difference models: minus the distance from the goal after exactly h steps."""
 GCSL_RULE = Rule(None, _same, optax.softmax_cross_entropy_with_integer_labels, at_goal=None)
 """Goal-conditioned supervised learning: logits of the action that was taken on the way to a goal."""
@@ -95,7 +105,8 @@ GCSL_RULE = Rule(None, _same, optax.softmax_cross_entropy_with_integer_labels, a
 
 def cost_rule(gamma: float) -> Rule:
     """Q-learning with hindsight, rewards −1 and 0."""
-    return Rule(steps_to_go(gamma), _same, optax.squared_error, at_goal=0.0, dial="none")
+    bounds = never(gamma), 0.0
+    return Rule(steps_to_go(gamma), _same, optax.squared_error, at_goal=0.0, dial="none", bounds=bounds)
 
 
 def rule_for(method: Method, discount: float) -> Rule:

@@ -27,15 +27,15 @@ WORLDS = {
     "hand-manipulate-pen-full": "HandManipulatePenFull",
 }
 ROBOT_STEPS = {
-    "fetch-pick-and-place": {"": 300_000, "paper/": 150_000},
+    "fetch-pick-and-place": {"": 300_000, "paper/": 100_000},
     "hand-manipulate-pen-full": {"": 1_000_000, "paper/": 150_000},
 }
 """Environment steps of every method on a robot, by form: ours as in its presets. The paper's 40,000 and
-60,000 episodes are up to 2 and 6 million, days for each of its runs on one core; its form makes three to
-eight times as many updates for each step as ours."""
-ROBOT_HIDDEN = (256, 256, 256)
-"""Networks on robots in the paper's form: those of ours. An update of its 600-600-600 takes five times as
-long, by which such a run would need some hours on one core."""
+60,000 episodes are up to 2 and 6 million, days for each of its runs on one core."""
+ROBOT_PAPER = {"frontier": 0.0, "evaluate_every": 10_000}
+"""The paper's form on robots: our presets, which learn in as many steps, but one horizon as an input of
+critics and actor, and no episodes at the frontier, which needs C. The paper's own settings, with two to ten
+times as many updates for each step, at a tenth of the rate, are those of the presets `paper/…`."""
 
 METHODS = {
     "c-learning": "C-learning",
@@ -210,16 +210,19 @@ DRAWN = [
 
 def run_of(world: str, method: str, form: str, seed: int, budget: Budget) -> Run:
     """One method in one world, in the paper's form or in ours, as long as the budget says."""
-    name = f"{form}{world}"
     settings: dict[str, Any] = {}
+    on_robot = world in ROBOT_STEPS
+    name = world if on_robot else f"{form}{world}"
     if name == "paper/dubins-reachability":  # the paper's car in the other car's world
         name, settings = "paper/dubins-car", {"env_options": preset(world).env_options}
     name = name if method == "c-learning" else f"{method}/{name}"
     whole = preset(name)
     share = QUICK if budget == "quick" else 1.0
-    if world in ROBOT_STEPS:
+    if on_robot:
         settings |= {"episodes": 0, "env_steps": int(share * ROBOT_STEPS[world][form])}
-        settings |= {"hidden": ROBOT_HIDDEN} if form else {}
+        settings |= ROBOT_PAPER if form else {}
+        if form and method == "c-learning":
+            settings["form"] = "sampled-horizon"
     elif budget == "quick":
         settings["episodes"] = whole.random_episodes + round(share * (whole.episodes - whole.random_episodes))
     return Run(world, method, form, seed, name, settings)

@@ -22,7 +22,6 @@ from clearning.reproduce.experiments import (
     FORMS,
     METHODS,
     NEEDS,
-    ROBOT_HIDDEN,
     ROBOT_STEPS,
     WORLDS,
     robots_installed,
@@ -135,8 +134,8 @@ def _unit(world: str) -> str:
         steps = " and ".join(f"{ROBOT_STEPS[world][form]:,} ({name})" for form, name in FORMS.items())
         return (
             f"Environment steps of every method: {steps}, a fifth of it with the quick budget; far fewer "
-            f"than the paper's. In its form, networks of {'-'.join(map(str, ROBOT_HIDDEN))} units instead of "
-            f"600-600-600. Path length in steps, counted from 0."
+            f"than the paper's. Its form is here one horizon as an input of critics and actor; exploration, "
+            f"goals, rates and networks are those of our presets. Path length in steps, counted from 0."
         )
     return UNITS.get(world, "")
 
