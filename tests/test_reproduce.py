@@ -481,6 +481,22 @@ def test_tables_stand_beside_the_papers_with_its_rule_for_bold():
     assert [row[3] for row in told.rows] == ["different"] * 3
 
 
+def test_one_seed_has_neither_deviation_nor_interval():
+    class OneSeed(MadeUp):
+        def spread(self, world, who, form, metric, stratum="all"):
+            found = super().spread(world, who, form, metric, stratum)
+            return found and spread(found.values[:1])
+
+    results = OneSeed({"c-learning": 90.0, "her": 50.0})
+    table, seeds, _ = sections.comparison(
+        results, "mini-maze", sections.rows_of(("c-learning", "her")), ("all",)
+    )
+    mine = {row[0]: row[2:] for row in table.rows if row[1] == "ours, paper's form"}
+    assert mine["C-learning"] == [Cell("89.00 % (1 seed)", True), Cell("10.00 (1 seed)", True)]
+    assert mine["HER"][0] == Cell("49.00 % (1 seed)", False)
+    assert {row[4] for row in seeds.rows} == {"–"}
+
+
 def test_the_papers_d_learning_stands_once_beside_all_discounts():
     rows = sections.comparison(MadeUp({}), "dubins-car", sections.rows_of(["d-learning"]), ("all",))[0].rows
     assert [row[:2] for row in rows] == [["D-learning", "the paper"]]

@@ -92,7 +92,7 @@ def at_the_last_step(results: Results, world: str, contestants: Sequence[Contest
         (theirs,) = _paper_row(world, who, [("success", "all")])
         for form, name in FORMS.items():
             if found := results.spread(world, who, form, "held"):
-                ours = _plus_minus((found.mean, found.deviation), "success")
+                ours = _plus_minus(_pair(found), "success")
                 values = ", ".join(f"{v:.2f}" for v in found.values)
                 rows.append([who.name, f"ours, {name}", _plus_minus(theirs, "success"), ours, values])
     if not rows:
@@ -149,7 +149,7 @@ def comparison(
     spreads: dict[str, list[list[Spread | None]]] = {}
     for form, name in FORMS.items():
         spreads[form] = [[results.spread(world, who, form, *c) for c in columns] for who in contestants]
-        groups[name] = [[s and (s.mean, s.deviation) for s in row] for row in spreads[form]]
+        groups[name] = [[s and _pair(s) for s in row] for row in spreads[form]]
     bold = {name: _bold(rows, columns) for name, rows in groups.items()}
     rows, told_of = [], set()
     for i, who in enumerate(contestants):
@@ -183,17 +183,25 @@ def _paper_row(world: str, who: Contestant, columns: Sequence[tuple[str, str]]) 
 
 def _bold(rows: Sequence[Sequence[Any]], columns: Sequence[tuple[str, str]]) -> list[list[bool]]:
     marks = [
-        best_or_near([row[k] for row in rows], largest=metric == "success")
+        best_or_near([row[k] and (row[k][0], row[k][1] or 0.0) for row in rows], largest=metric == "success")
         for k, (metric, _) in enumerate(columns)
     ]
     return [list(row) for row in zip(*marks, strict=True)]
 
 
-def _plus_minus(pair: tuple[float, float] | None, metric: str) -> str:
+def _pair(found: Spread) -> tuple[float, float | None]:
+    """Mean and deviation; a single seed has none."""
+    return found.mean, found.deviation if len(found.values) > 1 else None
+
+
+def _plus_minus(pair: tuple[float, float | None] | None, metric: str) -> str:
     if pair is None:
         return NOTHING
+    mean, deviation = pair
     percent = " %" if metric == "success" else ""
-    return f"{pair[0]:.2f} ± {pair[1]:.2f}{percent}"
+    if deviation is None:
+        return f"{mean:.2f}{percent} (1 seed)"
+    return f"{mean:.2f} ± {deviation:.2f}{percent}"
 
 
 def _every_seed(results: Results, world: str, contestants: Sequence[Contestant]) -> list[list[str]]:
@@ -206,9 +214,8 @@ def _every_seed(results: Results, world: str, contestants: Sequence[Contestant])
                     continue
                 values = ", ".join(f"{v:.2f}" for v in found.values)
                 low, high = found.interval
-                rows.append(
-                    [who.name, f"ours, {name}", metric, values, f"{found.middle:.2f} [{low:.2f}, {high:.2f}]"]
-                )
+                interval = f"{found.middle:.2f} [{low:.2f}, {high:.2f}]" if len(found.values) > 1 else NOTHING
+                rows.append([who.name, f"ours, {name}", metric, values, interval])
     return rows
 
 
